@@ -1,0 +1,220 @@
+//! What backs an outcome. An outcome without its evidence is never shown as more than it is.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Number, Outcome, Tolerance};
+
+/// Everything observed in one attempt besides its outcome.
+///
+/// Absent means "not measured", which is not zero and not "none": `operators` is `None` when the
+/// separate recording execution did not finish.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Evidence {
+    /// Torch device string of the tensors that came out, for example `tpu:0`; several when they
+    /// differ, comma separated. Empty when nothing came out.
+    pub device_used: String,
+    /// Overloads dispatched, with counts; recorded in a second execution so that recording cannot
+    /// change the result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operators: Option<BTreeMap<String, u64>>,
+    /// Overloads that the backend computed on the CPU instead.
+    pub fallback_operators: Vec<String>,
+    /// Graphs, recompiles and breaks of `torch.compile`; absent in the eager modes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub graphs: Option<Graphs>,
+    /// Peak device memory in bytes, where the device reports it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_memory_bytes: Option<u64>,
+    /// Seconds spent per stage, keyed by [`crate::Stage`] word.
+    pub stage_seconds: BTreeMap<String, f64>,
+    /// One per output set compared; several for a sweep over sizes.
+    pub comparisons: Vec<Comparison>,
+    /// Sizes of a dynamism sweep, in the order executed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sweep: Vec<SweepPoint>,
+    /// What the reference was: `cpu float64`, `cpu float32`, or a golden's id. Empty when none.
+    pub reference: String,
+    /// The error class that the reference raised too, when both sides raised.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub both_raised: Option<BothRaised>,
+    /// Seed of every generator.
+    pub seed: u64,
+    /// Last operator entered before a crash, timeout or error, and how it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_operator: Option<LastOperator>,
+    /// Paths that were replaced because the host cannot execute them, for example
+    /// `scaled_dot_product_attention: math`.
+    pub substitutions: Vec<String>,
+    /// Findings that do not change the outcome: other strides, widened comparison, and so on.
+    pub notes: Vec<String>,
+    /// Python traceback of the failure, without the worker's own frames where possible.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub traceback: String,
+    /// What the process wrote while the case ran.
+    pub log: LogExcerpt,
+    /// Signal that ended the worker, when one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// Exit code of the worker, when it exited by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Why the case was skipped, when it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skip_reason: Option<crate::SkipReason>,
+    /// Python that executes just this case, when the worker could write one.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub repro: String,
+}
+
+/// Graph counters of one case.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Graphs {
+    /// Graphs compiled.
+    pub graph_count: u64,
+    /// Graphs compiled again for a frame that had one.
+    pub recompiles: u64,
+    /// Graph breaks.
+    pub graph_breaks: u64,
+    /// Calls that ran outside any compiled graph because the recompile limit was hit.
+    pub eager_calls: u64,
+    /// Reasons, as the compiler words them, shortened.
+    pub reasons: Vec<String>,
+}
+
+/// Both the device and the reference raised.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BothRaised {
+    /// Error class on the device.
+    pub actual: String,
+    /// Error class of the reference.
+    pub expected: String,
+}
+
+/// The operator in whose kernel the process was, as far as known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LastOperator {
+    /// Overload, for example `aten::scatter_reduce.two`.
+    pub overload: String,
+    /// `message` (the error names it) or `rerun` (a second execution, one operator at a time,
+    /// stopped there).
+    pub source: String,
+}
+
+/// Head and tail of the worker's log for one case.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogExcerpt {
+    /// First bytes, as lossy UTF-8.
+    pub head: String,
+    /// Last bytes, when the whole did not fit in the head.
+    pub tail: String,
+    /// Bytes between head and tail that were not kept.
+    pub dropped_bytes: u64,
+}
+
+/// One set of outputs compared with its expectation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Comparison {
+    /// Which output set: empty for the only one, `S=16` in a sweep.
+    #[serde(default)]
+    pub label: String,
+    /// Whether it held.
+    pub held: bool,
+    /// Rule applied: `close`, `exact`, `gpu-relative`, `statistical`, `metadata`.
+    pub rule: String,
+    /// Id of the tolerance table, `<version>+<first 12 hex digits of its hash>`.
+    pub tolerance_id: String,
+    /// What expected values came from.
+    pub reference: String,
+    /// One per output tensor, in tree order.
+    pub tensors: Vec<TensorComparison>,
+    /// What was wrong, in one line each: structure, shape, dtype, values.
+    pub findings: Vec<String>,
+}
+
+/// One output tensor compared.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TensorComparison {
+    /// Path in the output tree: `0`, `logits`, `past_key_values.0.key`.
+    pub path: String,
+    /// Whether it held.
+    pub held: bool,
+    /// Dtype of the actual tensor.
+    pub dtype: String,
+    /// Shape of the actual tensor.
+    pub shape: Vec<u64>,
+    /// Tolerance used.
+    pub tolerance: Tolerance,
+    /// Always recorded, whatever the verdict.
+    pub figures: Figures,
+}
+
+/// Figures of one comparison. `None` where undefined (no elements, zero variance), never a
+/// flattering default.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Figures {
+    /// Elements compared.
+    pub elements: u64,
+    /// Elements that are not close.
+    pub mismatched: u64,
+    /// Elements of which exactly one side is NaN, or that are infinite on one side only, or
+    /// infinite with different signs.
+    pub nonfinite_mismatched: u64,
+    /// Pairs of zeros with different signs; a finding, not a mismatch.
+    pub sign_of_zero: u64,
+    /// Largest |actual − expected| over pairs that are both finite.
+    pub max_abs_error: Option<Number>,
+    /// Largest |actual − expected| / |expected| over finite pairs with expected ≠ 0.
+    pub max_rel_error: Option<Number>,
+    /// Distance in units in the last place of the actual dtype: median.
+    pub ulp_p50: Option<Number>,
+    /// The same, 99th percentile.
+    pub ulp_p99: Option<Number>,
+    /// The same, maximum.
+    pub ulp_max: Option<Number>,
+    /// Root mean square error over finite pairs.
+    pub rmse: Option<Number>,
+    /// Pearson correlation; undefined when a side has no variance.
+    pub pcc: Option<Number>,
+    /// Cosine similarity; undefined when a side is all zero.
+    pub cosine: Option<Number>,
+    /// For logits: part of rows whose largest element is at the same place.
+    pub top1_agreement: Option<Number>,
+    /// Place of the worst element, as a multi-dimensional index.
+    pub worst_index: Option<Vec<u64>>,
+    /// Actual value there.
+    pub worst_actual: Option<Number>,
+    /// Expected value there.
+    pub worst_expected: Option<Number>,
+}
+
+/// One size of a dynamism sweep.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SweepPoint {
+    /// Named sizes: `sequence=17`.
+    pub label: String,
+    /// Size per named dimension.
+    pub sizes: BTreeMap<String, u64>,
+    /// Whether the size is inside the declared bounds.
+    pub inside: bool,
+    /// What was observed at this size.
+    pub outcome: Outcome,
+    /// Graphs compiled up to and including this size.
+    pub graph_count: u64,
+    /// Outside the bounds: `refused`, `recompiled` or `accepted` (no error and no new graph).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boundary: Option<String>,
+    /// First line of what went wrong, if anything.
+    #[serde(default)]
+    pub message: String,
+}
