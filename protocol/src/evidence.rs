@@ -139,6 +139,20 @@ pub struct Comparison {
     pub findings: Vec<String>,
 }
 
+impl Comparison {
+    /// Whether it held without a single finite pair of numbers having been looked at, though there
+    /// were elements: all NaN on both sides, for example. Such a pass is shown with a warning.
+    ///
+    /// A `metadata` comparison never looks at values, and so is not vacuous in this sense.
+    #[must_use]
+    pub fn is_vacuous(&self) -> bool {
+        self.held
+            && self.rule != "metadata"
+            && self.tensors.iter().any(|tensor| tensor.figures.elements > 0)
+            && self.tensors.iter().all(|tensor| tensor.figures.max_abs_error.is_none())
+    }
+}
+
 /// One output tensor compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -22,8 +22,11 @@ impl Tolerance {
     pub const EXACT: Self = Self { rtol: 0.0, atol: 0.0 };
 
     /// The largest `|actual − expected|` that is still close to `expected`.
+    ///
+    /// Product and sum are rounded separately, as numpy and torch do, so that the border is the
+    /// same as theirs to the last bit.
     #[must_use]
     pub fn allowed(self, expected: f64) -> f64 {
-        self.rtol.mul_add(expected.abs(), self.atol)
+        self.atol + self.rtol * expected.abs()
     }
 }

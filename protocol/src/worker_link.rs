@@ -456,7 +456,12 @@ words! {
 /// Both files are safetensors whose `__metadata__.structure` is a JSON list in tree order of
 /// leaves: `{"path", "kind": "tensor" | "scalar" | "none" | "other", "dtype", "shape", "stride",
 /// "value"}`. A tensor leaf is stored under its path; complex tensors are stored as real pairs in
-/// a last dimension of 2, with the complex dtype in the leaf.
+/// a last dimension of 2 that the leaf's shape does not count, with the complex dtype in the leaf.
+///
+/// `dtype` (PyTorch's name) and `shape` of an expected leaf are what the device's output must have.
+/// The stored expected tensor may be of another real type, which is how a float64 reference is kept
+/// beside the dtype that it is a reference for. A non-finite float in `value` is spelled as
+/// [`crate::Number`] spells it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToCompare {
