@@ -1,0 +1,179 @@
+//! What happened in a run, in order. The dispatcher emits these; journal, console, JUnit, JSON,
+//! HTML report and upload only read them.
+//!
+//! A finished run can be read back from its journal as the same events, so that `runner report`
+//! makes every report again.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use protocol::ingest_api::{Attempt, create_run, put_manifest};
+use protocol::{CaseKey, Outcome, Stage};
+
+/// One thing that happened.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// The plan is fixed and the first case is about to be executed. Always the first event.
+    RunStarted(Arc<RunStarted>),
+    /// A case was handed to a worker.
+    CaseStarted {
+        /// The case.
+        case: CaseKey,
+        /// From 1.
+        attempt: u32,
+        /// Number of the worker process, unique in the run.
+        worker: u32,
+    },
+    /// A case has been in one stage for a notable time; it is not over.
+    CaseSlow {
+        /// The case.
+        case: CaseKey,
+        /// Where it is.
+        stage: Stage,
+        /// Seconds since it was handed out.
+        seconds: u64,
+    },
+    /// An attempt is over, with everything that is known about it.
+    AttemptFinished(AttemptFinished),
+    /// A worker process answered its probe and takes cases.
+    WorkerStarted {
+        /// Its number.
+        worker: u32,
+        /// Its process id.
+        pid: u32,
+    },
+    /// A worker process is gone.
+    WorkerEnded {
+        /// Its number.
+        worker: u32,
+        /// Why, for people: `recycled after 500 cases`, `SIGABRT`.
+        reason: String,
+    },
+    /// A device slot failed its probe and takes no more cases.
+    SlotDrained {
+        /// Slot, from 0.
+        slot: u32,
+        /// Why, for people.
+        reason: String,
+    },
+    /// Something a person should see that belongs to the run and not to a case: a worker that
+    /// crashed while leaving, an upload that waits for the server.
+    Finding {
+        /// One line.
+        text: String,
+    },
+    /// No new case is started; those in flight are finished or abandoned.
+    StopRequested {
+        /// What asked for it: `SIGINT`, `SIGTERM`.
+        by: String,
+    },
+    /// Always the last event.
+    RunEnded(RunEnded),
+}
+
+/// What a run is, before its first case.
+#[derive(Debug, Clone)]
+pub struct RunStarted {
+    /// The run as it is announced to the server.
+    pub run: create_run::Request,
+    /// All planned cases, those of other shards too.
+    pub manifest: Arc<put_manifest::Request>,
+    /// The cases that this process executes, in order: the manifest, or one shard of it.
+    pub planned: Arc<Vec<CaseKey>>,
+    /// Cases of `planned` that already have their final attempt, when a run is resumed. Their
+    /// `AttemptFinished` events come right after this one.
+    pub already_done: usize,
+    /// Where the run is kept.
+    pub run_dir: PathBuf,
+    /// Why this device, when it was chosen by `auto`.
+    pub device_reason: Option<String>,
+    /// Settings that a repro command needs to name again: model list files and so on.
+    pub repro_command: String,
+}
+
+/// One attempt is over.
+#[derive(Debug, Clone)]
+pub struct AttemptFinished {
+    /// The attempt, as it goes into the journal and to the server.
+    pub attempt: Arc<Attempt>,
+    /// Whether another attempt of this case follows.
+    pub retrying: bool,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunEnded {
+    /// When.
+    pub finished_at: DateTime<Utc>,
+    /// In which way.
+    pub ending: Ending,
+    /// Cases of this process's plan that have no attempt.
+    pub not_run: u64,
+}
+
+/// The ways a run ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// Every planned case has its final attempt.
+    Finished,
+    /// Someone asked it to stop.
+    Stopped {
+        /// `SIGINT`, `SIGTERM`.
+        by: String,
+    },
+    /// It could not go on: the backend failed to start, every device was drained, the journal
+    /// could not be written.
+    Aborted {
+        /// Why, for people.
+        reason: String,
+    },
+}
+
+/// The outcome of a case over its attempts, for local summaries. (Judging against baselines and
+/// waivers is the server's.)
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum CaseResult {
+    /// Every attempt observed this.
+    Steady(Outcome),
+    /// Attempts differ; the worst is kept.
+    Flaky(Outcome),
+}
+
+impl CaseResult {
+    /// From the outcomes of all attempts of one case; `None` without any.
+    #[must_use]
+    pub fn of(outcomes: impl IntoIterator<Item = Outcome>) -> Option<Self> {
+        outcomes.into_iter().fold(None, |result, outcome| match result {
+            None => Some(Self::Steady(outcome)),
+            Some(Self::Steady(first)) if first == outcome => result,
+            Some(Self::Steady(other) | Self::Flaky(other)) => {
+                let worse = if outcome.severity() > other.severity() { outcome } else { other };
+                Some(Self::Flaky(worse))
+            }
+        })
+    }
+
+    /// Whether every attempt passed.
+    #[must_use]
+    pub fn is_pass(self) -> bool {
+        self == Self::Steady(Outcome::Pass)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differing_attempts_are_flaky_and_keep_the_worst() {
+        use Outcome::{Crash, Mismatch, Pass};
+        assert_eq!(CaseResult::of([]), None);
+        assert_eq!(CaseResult::of([Pass]), Some(CaseResult::Steady(Pass)));
+        assert_eq!(CaseResult::of([Crash, Crash]), Some(CaseResult::Steady(Crash)));
+        assert_eq!(CaseResult::of([Mismatch, Pass]), Some(CaseResult::Flaky(Mismatch)));
+        assert_eq!(CaseResult::of([Pass, Mismatch, Crash]), Some(CaseResult::Flaky(Crash)));
+        assert!(CaseResult::of([Pass, Pass]).unwrap().is_pass());
+        assert!(!CaseResult::of([Crash, Pass]).unwrap().is_pass());
+    }
+}
