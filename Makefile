@@ -33,7 +33,7 @@ test: require ## Run every test of every part
 	@scripts/test
 
 .PHONY: lint
-lint: require ## Formatting, clippy, ruff and mypy
+lint: build ## Formatting, clippy, ruff and mypy
 	@scripts/lint
 
 .PHONY: build
