@@ -1,0 +1,3 @@
+DROP TABLE manifest_entries;
+DROP TABLE runs;
+DROP TABLE cases;

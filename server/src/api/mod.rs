@@ -1,0 +1,12 @@
+//! JSON endpoints under `/api/v1`, described in `docs/api.md`.
+
+use axum::Router;
+
+use crate::app::AppState;
+
+pub mod health;
+
+/// Every endpoint under `/api/v1`.
+pub fn router() -> Router<AppState> {
+    Router::new()
+}

@@ -1,0 +1,165 @@
+//! The state that handlers share, the router, its layers, and serving until told to stop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{FromRef, Request, State};
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use tokio::sync::Semaphore;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+use tower_http::decompression::RequestDecompressionLayer;
+use tower_http::limit::RequestBodyLimitLayer;
+use tower_http::timeout::TimeoutLayer;
+use tracing::Instrument as _;
+
+use crate::args::Reads;
+use crate::clock::Clock;
+use crate::db::Db;
+use crate::error::{self, Error};
+
+/// Longest time for one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What handlers share. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct AppState {
+    /// The database.
+    pub db: Db,
+    /// The time.
+    pub clock: Clock,
+    /// Settings that handlers look at.
+    pub settings: Arc<Settings>,
+    /// Room for requests that bring results.
+    pub ingest_room: Arc<Semaphore>,
+}
+
+/// Settings that handlers look at.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Address under which others reach this server, without a slash at its end.
+    pub public_url: String,
+    /// Who may read.
+    pub reads: Reads,
+    /// Requests with results handled at once.
+    pub ingest_limit: usize,
+}
+
+impl AppState {
+    /// Puts the parts together.
+    #[must_use]
+    pub fn new(db: Db, clock: Clock, settings: Settings) -> Self {
+        let ingest_room = Arc::new(Semaphore::new(settings.ingest_limit));
+        Self { db, clock, settings: Arc::new(settings), ingest_room }
+    }
+}
+
+impl FromRef<AppState> for Db {
+    fn from_ref(state: &AppState) -> Self {
+        state.db.clone()
+    }
+}
+
+/// Every route with every layer.
+pub fn router(state: AppState) -> Router {
+    let readable = Router::new()
+        .merge(crate::pages::router())
+        .nest("/api/v1", crate::api::router())
+        .layer(middleware::from_fn_with_state(state.clone(), restrict_reads));
+    Router::new()
+        .merge(readable)
+        .merge(crate::api::health::router())
+        .fallback(error::not_found)
+        .with_state(state)
+        .layer(RequestDecompressionLayer::new())
+        .layer(RequestBodyLimitLayer::new(protocol::ingest_api::MAX_BODY_BYTES))
+        .layer(TimeoutLayer::with_status_code(
+            axum::http::StatusCode::SERVICE_UNAVAILABLE,
+            REQUEST_TIMEOUT,
+        ))
+        .layer(CatchPanicLayer::new())
+        .layer(middleware::from_fn(observe))
+        .layer(CompressionLayer::new())
+}
+
+/// Outermost but for compression: names the request, gives errors their face, and sets the
+/// headers that every answer carries.
+async fn observe(request: Request, next: Next) -> Response {
+    let request_id = format!("{:016x}", rand::random::<u64>());
+    let method = request.method().clone();
+    let path = request.uri().path().to_owned();
+    let span = tracing::info_span!("request", id = %request_id, %method, path = %path);
+    let started = std::time::Instant::now();
+    let mut response = async {
+        let response = error::show(&path, &request_id, next.run(request).await);
+        let milliseconds = started.elapsed().as_millis();
+        tracing::info!(status = response.status().as_u16(), milliseconds, "answered");
+        response
+    }
+    .instrument(span)
+    .await;
+    let headers = response.headers_mut();
+    if let Ok(value) = HeaderValue::from_str(&request_id) {
+        headers.insert(HeaderName::from_static("x-request-id"), value);
+    }
+    for (name, value) in &SECURITY_HEADERS {
+        headers.insert(name.clone(), HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// No inline script or style, nothing from elsewhere, no framing, no guessing of types.
+static SECURITY_HEADERS: [(HeaderName, &str); 4] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+         font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; \
+         frame-ancestors 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "same-origin"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+];
+
+/// Asks readers for a token where the setting says so. Writes ask for theirs in the handler.
+async fn restrict_reads(
+    State(state): State<AppState>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Error> {
+    match state.settings.reads {
+        Reads::Public => Ok(next.run(request).await),
+        Reads::Token => {
+            let (parts, body) = request.into_parts();
+            crate::extract::find_caller(&parts, &state).await?;
+            Ok(next.run(Request::from_parts(parts, body)).await)
+        }
+    }
+}
+
+/// Serves until `stop` ends, then lets requests in flight finish for at most `drain`.
+pub async fn serve(
+    listener: tokio::net::TcpListener,
+    state: AppState,
+    stop: tokio_util::sync::CancellationToken,
+    drain: Duration,
+) -> anyhow::Result<()> {
+    let app = router(state);
+    let graceful = stop.clone();
+    let server = axum::serve(listener, app)
+        .with_graceful_shutdown(async move { graceful.cancelled().await });
+    let deadline = async {
+        stop.cancelled().await;
+        tokio::time::sleep(drain).await;
+    };
+    tokio::select! {
+        ended = server => ended.map_err(Into::into),
+        () = deadline => {
+            tracing::warn!("some requests did not end in time and were cut off");
+            Ok(())
+        }
+    }
+}

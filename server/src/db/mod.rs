@@ -1,0 +1,67 @@
+//! All SQL of the service, one file per table family; only checked macros.
+//!
+//! Functions are free, take `impl PgExecutor` (or a connection when they need several statements
+//! in one transaction) and return domain types, so that neither handlers nor judgement see SQL.
+//! To add or change a query: edit it, then `scripts/sqlx-prepare`, and commit `.sqlx/` with it.
+
+use std::str::FromStr as _;
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+
+use crate::trouble::OrTrouble as _;
+
+pub mod tokens;
+
+/// The pool of connections. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Db(PgPool);
+
+impl Db {
+    /// Wraps a pool.
+    #[must_use]
+    pub const fn new(pool: PgPool) -> Self {
+        Self(pool)
+    }
+
+    /// Connects, failing soon and with a hint when that cannot work.
+    pub async fn connect(url: &str, connections: u32) -> anyhow::Result<Self> {
+        let options = PgConnectOptions::from_str(url).or_trouble(
+            "`DATABASE_URL` is not a PostgreSQL address",
+            "it looks like `postgres://user:password@host:5432/database`; without it the server \
+             uses a private database of its own",
+        )?;
+        let place = format!("{}:{}", options.get_host(), options.get_port());
+        let options = options.application_name("torchtpu-conformance");
+        let pool = PgPoolOptions::new()
+            .max_connections(connections)
+            .acquire_timeout(Duration::from_secs(10))
+            .connect_with(options)
+            .await
+            .or_trouble(
+                format!("the database at `{place}` cannot be reached"),
+                "check that it runs and that the user, password and database in `DATABASE_URL` \
+                 are right",
+            )?;
+        Ok(Self(pool))
+    }
+
+    /// Brings the schema up to date. Safe when several servers start at once.
+    pub async fn migrate(&self) -> anyhow::Result<()> {
+        crate::MIGRATOR.run(&self.0).await.or_trouble(
+            "the migrations cannot be applied",
+            "a newer server may have used this database, or a released migration was edited",
+        )
+    }
+
+    /// The pool.
+    #[must_use]
+    pub const fn pool(&self) -> &PgPool {
+        &self.0
+    }
+}
+
+/// Versions of the migrations that are applied.
+pub async fn applied_migrations(pool: &PgPool) -> sqlx::Result<Vec<i64>> {
+    sqlx::query_scalar!("SELECT version FROM _sqlx_migrations WHERE success").fetch_all(pool).await
+}

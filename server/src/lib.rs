@@ -1,0 +1,26 @@
+//! The conformance service.
+//!
+//! `args` every setting; `commands` what each command does; `app` the router, its layers and the
+//! state handlers share; `error` one error with two faces; `extract` what a handler may take;
+//! `api` JSON endpoints; `pages` HTML; `judge` pure judgement, no SQL and no async; `db` all SQL;
+//! `tasks` periodic jobs; `embedded` the private database used when no `DATABASE_URL` is set.
+//!
+//! What the words mean is in `docs/glossary.md`; what crosses the wire is in the crate `protocol`.
+
+pub mod api;
+pub mod app;
+pub mod args;
+pub mod clock;
+pub mod commands;
+pub mod db;
+pub mod error;
+pub mod extract;
+pub mod judge;
+pub mod pages;
+pub mod telemetry;
+pub mod trouble;
+
+pub use error::{Error, Result};
+
+/// The migrations, embedded; `#[sqlx::test(migrator = "server::MIGRATOR")]` uses them as well.
+pub static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("../migrations");

@@ -1,0 +1,17 @@
+//! Sets up `tracing`: text or JSON lines on standard error, filtered by `RUST_LOG`.
+
+use tracing_subscriber::EnvFilter;
+
+use crate::args::LogFormat;
+
+/// Starts logging; call once.
+pub fn start(format: LogFormat) {
+    let filter = EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn,hyper=warn"));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A second call can only come from a test; the first subscriber then stays.
+    let _ = match format {
+        LogFormat::Text => builder.with_target(false).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
+}
