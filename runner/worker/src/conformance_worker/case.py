@@ -1,0 +1,167 @@
+"""One case in flight: its stages and their seconds, what was observed, and its tensor files."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from conformance_worker import failures, graphs, operators, recorder, tensors
+from conformance_worker.devices.base import Device
+from conformance_worker.messages import Entered, Execute, Failure, Observed, Tagged, ToCompare
+from conformance_worker.tensors import Leaf
+from conformance_worker.words import Mode, Rule, Stage, ToleranceClass
+
+
+class CaseRun:
+    """State of the case in flight."""
+
+    def __init__(self, request: Execute, device: Device, send: Callable[[Tagged], None]) -> None:
+        self.request = request
+        self.device = device
+        self.observed = Observed(case=request.case)
+        self.stage = Stage.IMPORT
+        self.prepare_rerun: Callable[[], Callable[[], Any]] | None = None
+        """Makes fresh inputs, and gives what executes the device's side once more, eagerly."""
+        self._send = send
+        self._since: float | None = None
+
+    # --- stages ---------------------------------------------------------------------------------
+
+    def enter(self, stage: Stage) -> None:
+        """Enters a stage, and tells the runner, whose deadlines depend on it."""
+        if self._since is not None and stage is self.stage:
+            return
+        self.leave()
+        self.stage = stage
+        self._since = time.monotonic()
+        self._send(Entered(stage))
+
+    def leave(self) -> None:
+        """Ends the present stage and adds its seconds."""
+        if self._since is None:
+            return
+        seconds = self.observed.stage_seconds
+        seconds[self.stage.value] = seconds.get(self.stage.value, 0.0) + (
+            time.monotonic() - self._since
+        )
+        self._since = None
+
+    # --- execution ------------------------------------------------------------------------------
+
+    @property
+    def compiles(self) -> bool:
+        """Whether this execution compiles; a rerun that names operators never does."""
+        return self.request.mode is Mode.COMPILE and self.request.breadcrumb is None
+
+    @contextlib.contextmanager
+    def on_device(self) -> Iterator[None]:
+        """Context of the execution that decides the case."""
+        breadcrumb = self.request.breadcrumb
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(
+                self.device.execution(self.request.mode, one_at_a_time=breadcrumb is not None)
+            )
+            stack.enter_context(self._gradients())
+            if breadcrumb is not None:
+                stack.enter_context(recorder.Breadcrumb(breadcrumb))
+            yield
+
+    def count_operators(self) -> dict[str, int] | None:
+        """Executes the case once more under a counter; nothing where that is not possible."""
+        if self.prepare_rerun is None or self.observed.failure is not None:
+            return None
+        try:
+            rerun = self.prepare_rerun()
+            self.seed()
+            with (
+                self.device.execution(Mode.EAGER, one_at_a_time=False),
+                self._gradients(),
+                recorder.OperatorCounter() as counter,
+            ):
+                rerun()
+                self.device.synchronize()
+        except Exception:
+            # The outcome stands whatever happens here; absent means "not measured".
+            return None
+        return dict(sorted(counter.counts.items()))
+
+    def _gradients(self) -> contextlib.AbstractContextManager[Any]:
+        return contextlib.nullcontext() if self.request.train else torch.no_grad()
+
+    def seed(self, offset: int = 0) -> None:
+        """Seeds every generator, the device's too."""
+        operators.seed_host_generators(self.request.seed + offset)
+        torch.manual_seed(self.request.seed + offset)
+
+    # --- outputs --------------------------------------------------------------------------------
+
+    def fetch(self, leaves: list[Leaf]) -> tuple[list[Leaf], list[dict[str, Any]]]:
+        """Copies leaves to the host; also gives their structure as it was on the device."""
+        structure = [tensors.describe(leaf) for leaf in leaves]
+        fetched = [
+            Leaf(leaf.path, leaf.value if leaf.tensor is None else self.device.fetch(leaf.tensor))
+            for leaf in leaves
+        ]
+        return fetched, structure
+
+    def note_places(self, leaves: list[Leaf]) -> None:
+        """Records where outputs are; raises `FallbackError` for those that are not on the device.
+
+        Python numbers and host results of a case without any tensor say nothing.
+        """
+        present = [(leaf.path, leaf.value) for leaf in leaves if leaf.tensor is not None]
+        places = {self.device.place_of(tensor) for _, tensor in present}
+        self.observed.device_used = ",".join(sorted(places))
+        self.observed.fallback_operators += self.device.fallback_operators()
+        elsewhere = [path for path, tensor in present if not self.device.is_here(tensor)]
+        if elsewhere:
+            raise failures.FallbackError(
+                f"{len(elsewhere)} of {len(present)} outputs are not on the requested device: "
+                f"{', '.join(elsewhere[:5])}"
+            )
+        if self.observed.fallback_operators:
+            raise failures.FallbackError(
+                f"computed on the CPU: {', '.join(self.observed.fallback_operators[:5])}"
+            )
+
+    def compare(
+        self,
+        actual: tuple[list[Leaf], list[dict[str, Any]]],
+        expected: tuple[list[Leaf], list[dict[str, Any]]],
+        *,
+        rule: Rule,
+        reference: str,
+        tolerance_class: ToleranceClass,
+        label: str = "",
+    ) -> None:
+        """Writes both sides to the exchange directory for the runner to compare."""
+        folder = Path(self.request.exchange)
+        number = len(self.observed.to_compare)
+        paths = {
+            "actual": str(folder / f"{number}.actual.safetensors"),
+            "expected": str(folder / f"{number}.expected.safetensors"),
+        }
+        tensors.write(paths["actual"], *actual)
+        tensors.write(paths["expected"], *expected)
+        self.observed.to_compare.append(
+            ToCompare(
+                actual=paths["actual"],
+                expected=paths["expected"],
+                rule=rule.value,
+                reference=reference,
+                tolerance_class=tolerance_class.value,
+                label=label,
+            )
+        )
+
+    # --- failures -------------------------------------------------------------------------------
+
+    def failure(self, error: BaseException) -> Failure:
+        """Types an exception in the present stage."""
+        stage = graphs.stage_of(error, self.stage) if self.compiles else self.stage
+        return failures.failure_from(error, stage, self.device)

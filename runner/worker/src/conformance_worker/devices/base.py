@@ -1,0 +1,179 @@
+"""The interface of a device, and what most devices do alike.
+
+`load` runs in the fork server and must not create a device client; everything else runs in a
+worker. Nothing here judges: what an exception means to a backend is in that backend's module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from conformance_worker.messages import Probed
+from conformance_worker.words import FailureKind, Mode, Stage
+
+PROBE_SIZE = 8
+"""Edge of the square matrices that the probe multiplies."""
+
+
+class DeviceUnavailableError(RuntimeError):
+    """The device cannot be opened here; carries what the user can do about it."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+@dataclass(frozen=True)
+class Classified:
+    """What an exception means, as far as the backend's module knows."""
+
+    kind: FailureKind
+    operator: str | None = None
+    stage: Stage | None = None
+
+
+class Device:
+    """A device under test. Subclasses override what differs."""
+
+    profile = ""
+    torch_name = "cpu"
+    simulated = False
+
+    def load(self) -> dict[str, str]:
+        """Imports the backend; gives versions by name. Creates no client."""
+        return {}
+
+    def check_present(self) -> None:
+        """Raises `DeviceUnavailableError` where touching the device would hang or abort."""
+
+    def open(self) -> None:
+        """Makes the device usable in this process; idempotent."""
+
+    def torch_device(self) -> torch.device:
+        """The device to move tensors to."""
+        return torch.device(self.torch_name)
+
+    def describe(self) -> Probed:
+        """Says what the device is; called once it has proved to work."""
+        return Probed(
+            device_kind=self.torch_name,
+            device=str(self.torch_device()),
+            count=1,
+            simulated=self.simulated,
+            versions={},
+        )
+
+    def prove(self) -> str:
+        """Executes one known-good operation; gives the device string of its result.
+
+        Raises `RuntimeError` where the value is wrong.
+        """
+        left = torch.arange(PROBE_SIZE**2, dtype=torch.float32).reshape(PROBE_SIZE, PROBE_SIZE)
+        on_device = left.to(self.torch_device())
+        product = self.call(torch.matmul, (on_device, on_device), {})
+        actual = self.fetch(product)
+        if not torch.equal(actual, _matmul_by_definition(left)):
+            raise RuntimeError("the known-good matrix product came out wrong")
+        return self.place_of(product)
+
+    def begin_case(self, subject: str) -> None:
+        """Told before each case; `subject` is the operator entry or model id."""
+
+    def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Executes something on the device. Every execution of a case goes through here."""
+        return function(*args, **kwargs)
+
+    def move(self, tree: Any) -> Any:
+        """Copies the tensors of a tree (or a module) to the device, keeping aliasing out of it."""
+        if isinstance(tree, torch.nn.Module):
+            return tree.to(self.torch_device())
+        return pytree.tree_map_only(torch.Tensor, self._move_tensor, tree)
+
+    def _move_tensor(self, tensor: torch.Tensor) -> torch.Tensor:
+        # A copy even where source and target are the same place: a case may write to its inputs.
+        moved = tensor.detach().to(self.torch_device(), copy=True)
+        return moved.requires_grad_(tensor.requires_grad)
+
+    def fetch(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Copies one tensor to the host."""
+        return tensor.detach().to("cpu")
+
+    def place_of(self, tensor: torch.Tensor) -> str:
+        """Torch device string of where a tensor is."""
+        return str(tensor.device)
+
+    def is_here(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor is on this device."""
+        return tensor.device.type == self.torch_device().type
+
+    def synchronize(self) -> None:
+        """Waits until everything asked for has been executed, so that errors surface here."""
+
+    @contextlib.contextmanager
+    def execution(self, mode: Mode, *, one_at_a_time: bool) -> Iterator[None]:
+        """Context in which a case executes on the device.
+
+        `one_at_a_time` asks for strict execution whatever the mode, to name an operator.
+        """
+        del mode, one_at_a_time
+        yield
+
+    def compiler(self, *, dynamism: bool) -> str | Callable[..., Any]:
+        """The backend's own compiler for `torch.compile`; the bounded one for `dynamism`."""
+        del dynamism
+        return "inductor"
+
+    def settings(self) -> list[str]:
+        """Settings of the backend that were pinned, one note each."""
+        return []
+
+    def substitutions(self) -> list[str]:
+        """Paths that `execution` and `prepare_model` replaced in the present case."""
+        return []
+
+    def prepare_model_build(self) -> None:
+        """Told before a model is built, for switches that act at construction."""
+
+    def fallback_operators(self) -> list[str]:
+        """Takes the overloads that were computed on the CPU since the last call."""
+        return []
+
+    def peak_memory_bytes(self) -> int | None:
+        """Peak device memory since the case began, where the device reports it."""
+        return None
+
+    def classify(self, error: BaseException) -> Classified | None:
+        """What an exception means to this backend; nothing where it has no special meaning."""
+        del error
+        return None
+
+    def repro_lines(self) -> list[str]:
+        """Lines of Python that make the device usable in a stand-alone script."""
+        return []
+
+    def healthy(self) -> bool:
+        """Whether a cheap known-good operation still works after a failure."""
+        try:
+            self.prove()
+        except Exception:
+            return False
+        return True
+
+
+def _matmul_by_definition(left: torch.Tensor) -> torch.Tensor:
+    # Written out, so that a broken matrix product cannot vouch for itself. The integers are small
+    # enough to be exact even where a device multiplies in bfloat16 and sums in float32.
+    rows = left.tolist()
+    size = len(rows)
+    return torch.tensor(
+        [
+            [sum(rows[i][k] * rows[k][j] for k in range(size)) for j in range(size)]
+            for i in range(size)
+        ]
+    )

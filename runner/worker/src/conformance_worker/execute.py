@@ -1,0 +1,78 @@
+"""One case from request to observation; never raises, whatever the case does in Python.
+
+What kind of case it is decides which module executes it; what went wrong is typed by `failures`.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+
+from conformance_worker import graphs
+from conformance_worker.case import CaseRun
+from conformance_worker.devices.base import Device
+from conformance_worker.failures import InfraError
+from conformance_worker.messages import (
+    Execute,
+    Failure,
+    Observed,
+    OperatorTask,
+    Tagged,
+)
+from conformance_worker.words import FailureKind, Mode
+
+UNTOUCHED = (FailureKind.SKIPPED, FailureKind.INFRA, FailureKind.UNSUPPORTED)
+"""Failures after which the device is not suspect."""
+
+
+def begin(request: Execute, device: Device, send: Callable[[Tagged], None]) -> CaseRun:
+    """Executes a case; the run that comes back is decided and has its observation."""
+    run = CaseRun(request, device, send)
+    device.begin_case(_subject(request))
+    try:
+        _observe(run)
+    except Exception as error:
+        run.leave()
+        run.observed.failure = run.failure(error)
+    run.leave()
+    _finish(run)
+    return run
+
+
+def _subject(request: Execute) -> str:
+    task = request.task
+    return task.entry if isinstance(task, OperatorTask) else task.model.id
+
+
+def _observe(run: CaseRun) -> None:
+    task = run.request.task
+    if isinstance(task, OperatorTask):
+        from conformance_worker import operator_case
+
+        operator_case.observe(run, task)
+    else:
+        raise InfraError(f"this version of the worker does not execute `{task.WORD}` cases")
+
+
+def _finish(run: CaseRun) -> None:
+    observed: Observed = run.observed
+    device = run.device
+    observed.substitutions += [s for s in device.substitutions() if s not in observed.substitutions]
+    observed.notes += device.settings()
+    observed.peak_memory_bytes = device.peak_memory_bytes()
+    if run.request.mode is Mode.COMPILE:
+        graphs.reset()
+    observed.poisoned = _is_poisoned(observed.failure, device)
+    gc.collect()
+
+
+def _is_poisoned(failure: Failure | None, device: Device) -> bool:
+    """Asks the device for a known-good operation after any failure that touched it."""
+    if failure is None or failure.kind in UNTOUCHED:
+        return False
+    try:
+        device.check_present()
+        device.open()
+    except Exception:
+        return True
+    return not device.healthy()

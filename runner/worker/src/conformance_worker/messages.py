@@ -1,0 +1,458 @@
+"""The messages between runner and worker, as dataclasses, and their strict JSON form.
+
+The contract is the `protocol` crate's `worker_link.rs`; its recorded files in
+`protocol/tests/wire/` are read by `tests/test_wire.py`. Unknown fields are refused by name.
+This module does no I/O.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import types
+import typing
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from conformance_worker.words import Dtype, FailureKind, Mode, SkipReason, Stage
+
+LINK_VERSION = 1
+"""Version of the link; runner and worker travel together, so it must be equal."""
+
+
+class MessageError(ValueError):
+    """A body that is not the message it should be; says where and why."""
+
+
+class Tagged:
+    """A message that is told apart by a word in its JSON form."""
+
+    TAG: ClassVar[str] = "type"
+    WORD: ClassVar[str]
+
+
+# --- runner to fork server ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Spawn(Tagged):
+    """Fork a worker."""
+
+    WORD: ClassVar[str] = "spawn"
+    worker: int
+    link: str
+    log: str
+    environment: dict[str, str]
+    address_space_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Stop(Tagged):
+    """Exit: the fork server kills what is left of its workers, a worker ends with code 0."""
+
+    WORD: ClassVar[str] = "stop"
+
+
+# --- fork server to runner ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ready(Tagged):
+    """Everything is imported."""
+
+    WORD: ClassVar[str] = "ready"
+    link_version: int
+    pid: int
+    versions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Failed(Tagged):
+    """Importing failed; the process exits after this."""
+
+    WORD: ClassVar[str] = "failed"
+    error_class: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class Spawned(Tagged):
+    """A worker was forked; its process id is also its process group."""
+
+    WORD: ClassVar[str] = "spawned"
+    worker: int
+    pid: int
+
+
+@dataclass(frozen=True)
+class Exited(Tagged):
+    """A worker ended and was reaped."""
+
+    WORD: ClassVar[str] = "exited"
+    worker: int
+    exit_code: int | None
+    signal: int | None
+    peak_resident_bytes: int
+
+
+# --- runner to worker ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Probe(Tagged):
+    """Open the device, execute one known-good operation, and say what the device is."""
+
+    WORD: ClassVar[str] = "probe"
+
+
+@dataclass(frozen=True)
+class ListOperators(Tagged):
+    """List the operator cases of these entries; empty means all, and `samples` 0 means all."""
+
+    WORD: ClassVar[str] = "list_operators"
+    entries: list[str]
+    dtypes: list[Dtype]
+    samples: int
+    gradients: bool
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """What is needed to build a model."""
+
+    source: str
+    id: str
+    size: str
+    batch: int
+    sequence: int
+    overrides: dict[str, Any] = field(default_factory=dict)
+    revision: str | None = field(default=None, metadata={"skip_none": True})
+
+
+@dataclass(frozen=True)
+class DynamicDimension:
+    """One dimension that is declared dynamic, and which dimension of which input it is."""
+
+    name: str
+    min: int
+    max: int
+    inputs: dict[str, int]
+
+
+@dataclass(frozen=True)
+class OperatorTask(Tagged):
+    """One sample of one entry of PyTorch's operator database."""
+
+    TAG: ClassVar[str] = "kind"
+    WORD: ClassVar[str] = "operator"
+    entry: str
+    sample: int
+
+
+@dataclass(frozen=True)
+class ModelTask(Tagged):
+    """A model: build, move, forward; with `compare` also against the reference."""
+
+    TAG: ClassVar[str] = "kind"
+    WORD: ClassVar[str] = "model"
+    model: ModelSpec
+    compare: bool
+
+
+@dataclass(frozen=True)
+class DynamismTask(Tagged):
+    """A model under a sweep of sizes."""
+
+    TAG: ClassVar[str] = "kind"
+    WORD: ClassVar[str] = "dynamism"
+    model: ModelSpec
+    dimensions: list[DynamicDimension]
+    sweep: list[dict[str, int]]
+
+
+Task = OperatorTask | ModelTask | DynamismTask
+
+
+@dataclass(frozen=True)
+class Execute(Tagged):
+    """One case to execute."""
+
+    WORD: ClassVar[str] = "execute"
+    case: str
+    task: Task
+    dtype: Dtype
+    mode: Mode
+    train: bool
+    layout: str
+    seed: int
+    exchange: str
+    breadcrumb: str | None
+    record_operators: bool
+
+
+# --- worker to runner ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Hello(Tagged):
+    """First message on a new link."""
+
+    WORD: ClassVar[str] = "hello"
+    link_version: int
+    worker: int
+    pid: int
+
+
+@dataclass(frozen=True)
+class Probed(Tagged):
+    """The known-good operation gave the right answer."""
+
+    WORD: ClassVar[str] = "probed"
+    device_kind: str
+    device: str
+    count: int
+    simulated: bool
+    versions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class ProbeFailed(Tagged):
+    """It did not, or the device could not be opened."""
+
+    WORD: ClassVar[str] = "probe_failed"
+    error_class: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, order=True)
+class OperatorCase:
+    """One operator case that exists."""
+
+    entry: str
+    dtype: Dtype
+    sample: int
+    train: bool
+
+
+@dataclass(frozen=True)
+class OperatorsListed(Tagged):
+    """Answer to `list_operators`."""
+
+    WORD: ClassVar[str] = "operators_listed"
+    cases: list[OperatorCase]
+    unknown: list[str]
+    problems: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Entered(Tagged):
+    """The case in flight has entered a stage."""
+
+    WORD: ClassVar[str] = "entered"
+    stage: Stage
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why there is no result."""
+
+    kind: FailureKind
+    stage: Stage
+    error_class: str
+    message: str
+    operator: str | None = None
+    traceback: str = ""
+    skip_reason: SkipReason | None = None
+
+
+@dataclass(frozen=True)
+class ToCompare:
+    """One output set to compare; both files are safetensors, see `tensors`."""
+
+    actual: str
+    expected: str
+    rule: str
+    reference: str
+    tolerance_class: str
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class BothRaised:
+    """Error classes of a device and a reference that both raised."""
+
+    actual: str
+    expected: str
+
+
+@dataclass(frozen=True)
+class Graphs:
+    """Graph counters of one case."""
+
+    graph_count: int = 0
+    recompiles: int = 0
+    graph_breaks: int = 0
+    eager_calls: int = 0
+    reasons: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class SweepObserved:
+    """One size of a sweep, as executed."""
+
+    label: str
+    sizes: dict[str, int]
+    inside: bool
+    graph_count: int
+    eager_calls: int
+    failure: Failure | None = None
+
+
+@dataclass
+class Observed(Tagged):
+    """What the worker saw of a case; filled in as the case proceeds."""
+
+    WORD: ClassVar[str] = "observed"
+    case: str
+    failure: Failure | None = None
+    to_compare: list[ToCompare] = field(default_factory=list)
+    both_raised: BothRaised | None = None
+    device_used: str = ""
+    fallback_operators: list[str] = field(default_factory=list)
+    graphs: Graphs | None = None
+    peak_memory_bytes: int | None = None
+    stage_seconds: dict[str, float] = field(default_factory=dict)
+    sweep: list[SweepObserved] = field(default_factory=list)
+    substitutions: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    repro: str = ""
+    poisoned: bool = False
+
+
+@dataclass(frozen=True)
+class Recorded(Tagged):
+    """The separate recording execution ended; `operators` is absent where recording failed."""
+
+    WORD: ClassVar[str] = "recorded"
+    case: str
+    operators: dict[str, int] | None
+
+
+ToForkServer = Spawn | Stop
+FromForkServer = Ready | Failed | Spawned | Exited
+ToWorker = Probe | ListOperators | Execute | Stop
+FromWorker = Hello | Probed | ProbeFailed | OperatorsListed | Entered | Observed | Recorded
+
+
+# --- JSON ---------------------------------------------------------------------------------------
+
+
+def encode(message: Tagged) -> bytes:
+    """Writes one message as JSON. Non-finite numbers are a programming error and raise."""
+    return json.dumps(_plain(message), allow_nan=False, separators=(",", ":")).encode()
+
+
+def decode(union: Any, body: bytes) -> Any:
+    """Reads one of the messages of `union`; raises `MessageError` naming the field at fault."""
+    try:
+        value = json.loads(body, parse_constant=_refuse_constant)
+    except ValueError as error:
+        raise MessageError(f"not JSON: {error}; it begins {body[:120]!r}") from error
+    return _read(union, value, "message")
+
+
+def _refuse_constant(text: str) -> typing.NoReturn:
+    raise ValueError(f"`{text}` is not JSON")
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        plain: dict[str, Any] = {}
+        if isinstance(value, Tagged):
+            plain[value.TAG] = value.WORD
+        for item in dataclasses.fields(value):
+            inner = getattr(value, item.name)
+            if inner is None and item.metadata.get("skip_none"):
+                continue
+            plain[item.name] = _plain(inner)
+        return plain
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    return value
+
+
+def _read(hint: Any, value: Any, where: str) -> Any:
+    origin = typing.get_origin(hint)
+    if hint is Any:
+        return value
+    if origin in (types.UnionType, typing.Union):
+        return _read_union(typing.get_args(hint), value, where)
+    if origin is list:
+        (inner,) = typing.get_args(hint)
+        _demand(isinstance(value, list), where, "a list", value)
+        return [_read(inner, item, f"{where}[{index}]") for index, item in enumerate(value)]
+    if origin is dict:
+        _, inner = typing.get_args(hint)
+        _demand(isinstance(value, dict), where, "an object", value)
+        return {key: _read(inner, item, f"{where}.{key}") for key, item in value.items()}
+    if dataclasses.is_dataclass(hint):
+        return _read_dataclass(hint, value, where)
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        _demand(value in list(hint), where, f"one of {', '.join(hint)}", value)
+        return hint(value)
+    return _read_scalar(hint, value, where)
+
+
+def _read_scalar(hint: Any, value: Any, where: str) -> Any:
+    if hint is float:
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        _demand(number and math.isfinite(value), where, "a number", value)
+        return float(value)
+    exact = type(value) is hint
+    _demand(exact, where, {int: "an integer", str: "a text", bool: "a truth value"}[hint], value)
+    return value
+
+
+def _read_union(hints: tuple[Any, ...], value: Any, where: str) -> Any:
+    if type(None) in hints:
+        if value is None:
+            return None
+        hints = tuple(hint for hint in hints if hint is not type(None))
+        if len(hints) == 1:
+            return _read(hints[0], value, where)
+    _demand(isinstance(value, dict), where, "an object", value)
+    tag = hints[0].TAG
+    words = {hint.WORD: hint for hint in hints}
+    word = value.get(tag)
+    _demand(word in words, f"{where}.{tag}", f"one of {', '.join(words)}", word)
+    return _read_dataclass(words[word], value, where)
+
+
+def _read_dataclass(hint: Any, value: Any, where: str) -> Any:
+    _demand(isinstance(value, dict), where, "an object", value)
+    hints = typing.get_type_hints(hint)
+    rest = dict(value)
+    if issubclass(hint, Tagged):
+        word = rest.pop(hint.TAG, None)
+        _demand(word == hint.WORD, f"{where}.{hint.TAG}", f"`{hint.WORD}`", word)
+    arguments = {}
+    for item in dataclasses.fields(hint):
+        if item.name in rest:
+            inner = rest.pop(item.name)
+            arguments[item.name] = _read(hints[item.name], inner, f"{where}.{item.name}")
+        elif item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING:
+            raise MessageError(f"{where} lacks `{item.name}`")
+    if rest:
+        raise MessageError(f"{where} has the unknown field `{next(iter(rest))}`")
+    return hint(**arguments)
+
+
+def _demand(holds: bool, where: str, wanted: str, value: Any) -> None:
+    if not holds:
+        raise MessageError(f"{where} must be {wanted}, not {str(value)[:80]!r}")

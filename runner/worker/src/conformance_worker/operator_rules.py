@@ -1,0 +1,168 @@
+"""How the outputs of an operator entry are compared: rule, tolerance class, reference dtype.
+
+Knowledge about PyTorch's operators, not about any backend. Comparing itself is the runner's.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch
+
+from conformance_worker import operators
+from conformance_worker.words import Rule, ToleranceClass
+
+UNINITIALISED = frozenset(
+    {
+        "empty",
+        "empty_like",
+        "empty_permuted",
+        "empty_strided",
+        "new_empty",
+        "new_empty_strided",
+        "resize_",
+        "resize_as_",
+    }
+)
+"""Entries whose values are whatever was in memory: only structure, shape and dtype are compared."""
+
+RANDOM = frozenset(
+    {
+        "bernoulli",
+        "cauchy",
+        "exponential",
+        "geometric",
+        "log_normal",
+        "multinomial",
+        "normal",
+        "rand_like",
+        "randint",
+        "randint_like",
+        "randn",
+        "randn_like",
+        "uniform",
+        "pca_lowrank",
+        "svd_lowrank",
+        "nn.functional.rrelu",
+    }
+)
+"""Random entries, besides those that say so by wrapping themselves in a seed."""
+
+DECOMPOSITIONS = re.compile(
+    r"^(svd|pca_lowrank|svd_lowrank|geqrf|ormqr|lu$|lu_unpack|pinverse|"
+    r"linalg\.(svd|eig$|eigh|qr|polar|lu|ldl|lstsq|householder))"
+)
+"""Factors are unique only up to sign or order; the entry's own processing makes them so."""
+
+DTYPE_SENSITIVE = frozenset(
+    {
+        "nextafter",
+        "nan_to_num",
+        "frexp",
+        "ldexp",
+        "to",
+        "float",
+        "half",
+        "bfloat16",
+        "double",
+        "cdouble",
+        "cfloat",
+        "chalf",
+        "hash_tensor",
+        "linalg.matrix_rank",
+        "linalg.matrix_rank.hermitian",
+        "linalg.pinv",
+        "linalg.pinv.singular",
+        "linalg.pinv.hermitian",
+        "torch._scaled_mm",
+        "torch._scaled_mm_v2",
+        "view_as_complex",
+        "view_as_real",
+    }
+)
+"""Entries whose meaning depends on the dtype, so that a wider reference is another function."""
+
+STATISTICAL_ELEMENTS = 64
+"""Fewest random elements for which a distribution can be told from another."""
+
+_MATMUL = re.compile(
+    r"matmul|(^|\.|_)(mm|bmm|mv|dot|vdot|inner|einsum|tensordot|kron)(\.|$|_)"
+    r"|addmm|addmv|addbmm|baddbmm|conv|bilinear$|functional\.linear|attention|cdist|pdist"
+    r"|^linalg\.|chain_matmul|cov$|corrcoef|lowrank|cholesky|^lu|^svd|triangular_solve|ormqr"
+    r"|geqrf|pinverse|logdet|matrix_exp|scaled_mm|linear_cross_entropy"
+)
+_REDUCTION = re.compile(
+    r"^(_foreach_)?(sum|nansum|mean|nanmean|prod|norm|std|var|trace|dist|cumsum|cumprod|logcumsumexp"
+    r"|trapz|trapezoid|cumulative_trapezoid|quantile|nanquantile|renorm|histc|logsumexp)"
+    r"|softmax|softmin|_norm|norm$|_pool|_loss|cross_entropy|kl_div|^masked\.|^fft\.|stft"
+    r"|scatter_add|scatter_reduce|index_add|index_reduce|segment_reduce|interpolate|upsample"
+    r"|grid_sample|embedding_bag|normalize|cosine_similarity|pairwise_distance|index_put"
+    r"|accumulate|sum_to_size|gradient"
+)
+_TRANSCENDENTAL = re.compile(
+    r"^(_foreach_)?(a?(cos|sin|tan)h?|exp2?|expm1|log(10|1p|2)?|pow|float_power|__rpow__|rsqrt|erf"
+    r"|erfc|erfinv|lgamma|digamma|mvlgamma|polygamma|igammac?|i0|sinc|sigmoid|logit|logaddexp2?"
+    r"|xlogy|atan2|angle|polar|hypot|logspace|cumprod)(\.|$)"
+    r"|^special\.|^signal\.|functional\.(gelu|silu|mish|softplus|elu|celu|selu|logsigmoid|softsign)"
+)
+
+
+def tolerance_class(name: str, *, train: bool) -> ToleranceClass:
+    """Row of the tolerance table for an entry."""
+    if _MATMUL.search(name):
+        return ToleranceClass.MATMUL
+    if _REDUCTION.search(name):
+        return ToleranceClass.REDUCTION
+    if _TRANSCENDENTAL.search(name):
+        return ToleranceClass.TRANSCENDENTAL
+    # A gradient sums over whatever was broadcast.
+    return ToleranceClass.REDUCTION if train else ToleranceClass.DEFAULT
+
+
+def may_be_random(entry: Any) -> bool:
+    """Whether an entry is worth executing twice to find out."""
+    return operators.is_seeded(entry) or entry.name in RANDOM or entry.full_name in RANDOM
+
+
+def rule(entry: Any, *, random: bool, dtypes: set[torch.dtype], random_elements: int) -> Rule:
+    """The rule for outputs of these dtypes; `random` is measured on the host, not guessed."""
+    if entry.name in UNINITIALISED:
+        return Rule.METADATA
+    if random:
+        return Rule.STATISTICAL if random_elements >= STATISTICAL_ELEMENTS else Rule.METADATA
+    if any(dtype.is_floating_point or dtype.is_complex for dtype in dtypes):
+        return Rule.CLOSE
+    return Rule.EXACT
+
+
+def wants_processing(entry: Any) -> bool:
+    """Whether outputs are compared only after the entry's own processing."""
+    return bool(DECOMPOSITIONS.search(entry.name))
+
+
+def reference_dtype(entry: Any, dtype: torch.dtype, *, train: bool) -> torch.dtype:
+    """The widest dtype in which the reference may be computed from the same inputs."""
+    if entry.full_name in DTYPE_SENSITIVE or entry.name in DTYPE_SENSITIVE:
+        return dtype
+    candidates: tuple[torch.dtype, ...] = ()
+    if dtype in (torch.float16, torch.bfloat16, torch.float32):
+        candidates = (torch.float64, torch.float32)
+    elif dtype is torch.complex64:
+        candidates = (torch.complex128,)
+    supported = entry.supported_backward_dtypes("cpu") if train else entry.supported_dtypes("cpu")
+    return next((wide for wide in candidates if wide in supported), dtype)
+
+
+def widen(tensor: torch.Tensor, wide: torch.dtype) -> torch.Tensor:
+    """A tensor in the reference's dtype; integers and truth values stay as they are."""
+    if tensor.dtype.is_complex:
+        target = torch.complex128 if wide in (torch.float64, torch.complex128) else tensor.dtype
+    elif tensor.dtype.is_floating_point:
+        target = torch.float64 if wide in (torch.float64, torch.complex128) else wide
+        if wide.is_complex and wide is not torch.complex128:
+            target = tensor.dtype
+    else:
+        return tensor
+    widened = tensor.detach().to(target)
+    return widened.requires_grad_(tensor.requires_grad)

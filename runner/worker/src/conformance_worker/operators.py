@@ -1,0 +1,240 @@
+"""PyTorch's operator database as a source of cases: entries, samples, and what is listed.
+
+A sample is a pure function of entry, dtype, sample number and direction: the generators are
+seeded from those alone, so the number found while listing names the same tensors everywhere.
+How outputs are compared is `operator_rules`; executing is `operator_case`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import random
+import warnings
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from conformance_worker.messages import ListOperators, OperatorCase, OperatorsListed
+from conformance_worker.words import Dtype
+
+MOST_SAMPLES_READ = 2_000
+"""Samples of one entry that are read at most; a few entries make tens of thousands."""
+
+KEEP_ON_HOST = frozenset({"tensor_split"})
+"""Entries whose argument tensors are documented to live on the host; only `input` is moved."""
+
+FOREACH_DATABASES = (
+    "foreach_unary_op_db",
+    "foreach_binary_op_db",
+    "foreach_pointwise_op_db",
+    "foreach_reduce_op_db",
+    "foreach_other_op_db",
+)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Inputs of one call."""
+
+    input: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    process_output: Callable[[Any], Any]
+
+    def tensors(self) -> list[torch.Tensor]:
+        """Every tensor among the inputs, in order."""
+        leaves = pytree.tree_leaves((self.input, self.args, self.kwargs))
+        return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+    def map(self, function: Callable[[torch.Tensor], torch.Tensor]) -> Sample:
+        """The same sample with every tensor replaced."""
+        inputs = pytree.tree_map_only(torch.Tensor, function, (self.input, self.args, self.kwargs))
+        return replace(self, input=inputs[0], args=inputs[1], kwargs=inputs[2])
+
+
+def torch_dtype(dtype: Dtype) -> torch.dtype:
+    """PyTorch's object for the word."""
+    found: torch.dtype = getattr(torch, dtype.value)
+    return found
+
+
+def load() -> None:
+    """Imports the database, which takes seconds."""
+    entries()
+
+
+@functools.cache
+def entries() -> dict[str, Any]:
+    """Every entry by its full name."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torch.testing._internal import common_methods_invocations as database
+
+    # Entries of random operators wrap themselves in a fixed seed, which hides that they are
+    # random and would seed only the host's generator. Seeding is ours, on both sides.
+    database.wrapper_set_seed = lambda operator, *args, **kwargs: operator(*args, **kwargs)
+    databases = [database.op_db, *(getattr(database, name, []) for name in FOREACH_DATABASES)]
+    return {entry.full_name: entry for entry in itertools.chain(*databases)}
+
+
+def is_seeded(entry: Any) -> bool:
+    """Whether the entry declares itself random by wrapping itself in a seed."""
+    return "wrapper_set_seed" in getattr(getattr(entry.op, "__code__", None), "co_names", ())
+
+
+def supports(entry: Any, dtype: Dtype, *, train: bool) -> bool:
+    """Whether the entry takes this dtype on the CPU, where samples and references are made."""
+    if train and not entry.supports_autograd:
+        return False
+    chosen = entry.supported_backward_dtypes("cpu") if train else entry.supported_dtypes("cpu")
+    return torch_dtype(dtype) in chosen
+
+
+def samples(entry: Any, dtype: Dtype, *, train: bool) -> Iterator[Sample]:
+    """The entry's samples in their fixed order, on the CPU.
+
+    The generators' states are the caller's again between two samples.
+    """
+    seed = zlib.crc32(f"{entry.full_name}/{dtype.value}/{train}".encode())
+    with _seeded(seed) as step:
+        made = step(lambda: iter(_made(entry, dtype, train=train)))
+        for _ in range(MOST_SAMPLES_READ):
+            sample = step(lambda: next(made, None))
+            if sample is None:
+                return
+            yield Sample(
+                input=sample.input,
+                args=tuple(sample.args),
+                kwargs=dict(sample.kwargs),
+                process_output=sample.output_process_fn_grad,
+            )
+
+
+def _made(entry: Any, dtype: Dtype, *, train: bool) -> Iterable[Any]:
+    made: Iterable[Any] = entry.sample_inputs(
+        "cpu", torch_dtype(dtype), requires_grad=train, set_seed=False
+    )
+    return made
+
+
+@contextlib.contextmanager
+def _seeded(seed: int) -> Iterator[Callable[[Callable[[], Any]], Any]]:
+    """Gives a function that runs a step with generators of its own, carried from step to step."""
+    import numpy
+
+    def states() -> tuple[Any, Any, Any]:
+        return torch.get_rng_state(), numpy.random.get_state(), random.getstate()
+
+    def put(state: tuple[Any, Any, Any]) -> None:
+        torch.set_rng_state(state[0])
+        numpy.random.set_state(state[1])
+        random.setstate(state[2])
+
+    outer = states()
+    seed_host_generators(seed)
+    inner = states()
+    put(outer)
+
+    def step(function: Callable[[], Any]) -> Any:
+        nonlocal inner
+        before = states()
+        put(inner)
+        try:
+            return function()
+        finally:
+            inner = states()
+            put(before)
+
+    yield step
+
+
+def seed_host_generators(seed: int) -> None:
+    """Seeds the generators of Python, numpy and torch on the host."""
+    import numpy
+
+    random.seed(seed)
+    numpy.random.seed(seed % 2**32)
+    torch.default_generator.manual_seed(seed)
+
+
+def find_sample(entry: Any, dtype: Dtype, number: int, *, train: bool) -> Sample | None:
+    """The sample of that number, or nothing where the entry has fewer."""
+    return next(itertools.islice(samples(entry, dtype, train=train), number, None), None)
+
+
+def is_empty(sample: Sample) -> bool:
+    """Whether the sample computes nothing: it has tensors, and one has no elements."""
+    return any(tensor.numel() == 0 for tensor in sample.tensors())
+
+
+def choose(non_empty: list[int], total: int, wanted: int) -> list[int]:
+    """Numbers of the samples for a quick run: the first non-empty and evenly spaced others.
+
+    `wanted` 0 chooses all `total`, the empty ones too.
+    """
+    if wanted == 0:
+        return list(range(total))
+    pool = non_empty or list(range(total))
+    if len(pool) <= wanted:
+        return pool
+    if wanted == 1:
+        return pool[:1]
+    last = len(pool) - 1
+    return sorted({pool[round(index * last / (wanted - 1))] for index in range(wanted)})
+
+
+def list_cases(request: ListOperators) -> OperatorsListed:
+    """Lists the cases of the entries asked for, sorted."""
+    known = entries()
+    unknown = sorted(name for name in set(request.entries) if name not in known)
+    names = sorted(set(request.entries) & set(known)) if request.entries else sorted(known)
+    directions = (False, True) if request.gradients else (False,)
+    cases: list[OperatorCase] = []
+    problems: dict[str, str] = {}
+    for name in names:
+        for dtype, train in itertools.product(sorted(set(request.dtypes)), directions):
+            if not supports(known[name], dtype, train=train):
+                continue
+            try:
+                numbers = _numbers(known[name], dtype, request.samples, train=train)
+            except Exception as error:
+                # One entry that cannot make samples here must not hide the other seven hundred.
+                line = (str(error).splitlines() or [""])[0]
+                problems[name] = f"{type(error).__name__}: {line}"[:300]
+                continue
+            cases += [OperatorCase(name, dtype, number, train) for number in numbers]
+    return OperatorsListed(cases=sorted(cases), unknown=unknown, problems=problems)
+
+
+def _numbers(entry: Any, dtype: Dtype, wanted: int, *, train: bool) -> list[int]:
+    non_empty = []
+    total = 0
+    for number, sample in enumerate(samples(entry, dtype, train=train)):
+        total = number + 1
+        if not is_empty(sample):
+            non_empty.append(number)
+    return choose(non_empty, total, wanted)
+
+
+def to_device(sample: Sample, name: str, move: Callable[[Any], Any], device: str) -> Sample:
+    """Moves a sample's tensors, and rewrites what names the CPU as the place for results."""
+    moved_input = _rewrite_device(move(sample.input), device)
+    if name in KEEP_ON_HOST:
+        return replace(sample, input=moved_input)
+    args, kwargs = move((sample.args, sample.kwargs))
+    kwargs = {
+        key: device if key == "device" and value is not None else _rewrite_device(value, device)
+        for key, value in kwargs.items()
+    }
+    args = tuple(_rewrite_device(value, device) for value in args)
+    return replace(sample, input=moved_input, args=args, kwargs=kwargs)
+
+
+def _rewrite_device(value: Any, device: str) -> Any:
+    return torch.device(device) if isinstance(value, torch.device) else value

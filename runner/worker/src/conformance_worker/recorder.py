@@ -1,0 +1,76 @@
+"""Which operators are dispatched: counted, or named in a file just before each is entered.
+
+A dispatch mode changes what runs, so neither is ever active in the execution that decides a case.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+BREADCRUMB_BYTES = 512
+"""Size of a breadcrumb file: the overload's name in UTF-8, then zero bytes."""
+
+
+def overload_name(operator: Any) -> str:
+    """The dispatcher's name of an overload: `aten::add.Tensor`, `aten::relu`."""
+    name = getattr(operator, "name", None)
+    return str(name()) if callable(name) else str(operator)
+
+
+class OperatorCounter(TorchDispatchMode):
+    """Counts the overloads that are dispatched while it is active."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
+    ) -> Any:
+        """Counts, then executes."""
+        del types
+        self.counts[overload_name(func)] += 1
+        return func(*args, **(kwargs or {}))
+
+
+class Breadcrumb(TorchDispatchMode):
+    """Writes each overload's name to a mapped file before entering it.
+
+    The page belongs to the file, so the name is there for the runner whatever ends this process.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.ftruncate(file, BREADCRUMB_BYTES)
+            self._page = mmap.mmap(file, BREADCRUMB_BYTES)
+        finally:
+            os.close(file)
+
+    def note(self, name: str) -> None:
+        """Writes a name."""
+        text = name.encode()[: BREADCRUMB_BYTES - 1]
+        self._page[:] = text.ljust(BREADCRUMB_BYTES, b"\0")
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
+    ) -> Any:
+        """Writes, then executes."""
+        del types
+        self.note(overload_name(func))
+        return func(*args, **(kwargs or {}))

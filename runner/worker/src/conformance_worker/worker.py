@@ -1,0 +1,65 @@
+"""A worker: answers the runner's requests one after the other until told to stop.
+
+It knows no deadline of its own: a clock in here could be blocked by the very case it watches.
+"""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from conformance_worker import execute, messages, operators
+from conformance_worker.devices.base import Device, DeviceUnavailableError
+from conformance_worker.failures import first_line
+from conformance_worker.link import Link
+from conformance_worker.messages import (
+    Execute,
+    Hello,
+    ListOperators,
+    Probe,
+    Probed,
+    ProbeFailed,
+    Recorded,
+)
+
+
+def serve(link: Link, worker: int, device: Device) -> None:
+    """Serves until `stop` or until the runner has gone."""
+    torch.set_num_threads(1)
+    link.send(Hello(messages.LINK_VERSION, worker, os.getpid()))
+    while True:
+        request = link.receive(messages.ToWorker)
+        match request:
+            case Probe():
+                link.send(probe(device))
+            case ListOperators():
+                link.send(operators.list_cases(request))
+            case Execute():
+                _execute(link, request, device)
+            case _:
+                return
+
+
+def _execute(link: Link, request: Execute, device: Device) -> None:
+    run = execute.begin(request, device, link.send)
+    link.send(run.observed)
+    if request.record_operators:
+        link.send(Recorded(request.case, run.count_operators()))
+
+
+def probe(device: Device) -> Probed | ProbeFailed:
+    """Opens the device and lets it prove itself."""
+    try:
+        device.check_present()
+        device.open()
+        device.prove()
+        return device.describe()
+    except DeviceUnavailableError as error:
+        return ProbeFailed(type(error).__name__, str(error), error.hint)
+    except Exception as error:
+        return ProbeFailed(
+            type(error).__name__,
+            first_line(error),
+            f"the `{device.profile}` device does not work here; see the worker's log",
+        )

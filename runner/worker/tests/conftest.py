@@ -1,0 +1,7 @@
+from __future__ import annotations
+
+import os
+
+# Before torch is imported by anything: the tests speak to devices by name, like the worker.
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
