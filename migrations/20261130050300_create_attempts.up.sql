@@ -9,7 +9,7 @@ CREATE TABLE signatures (
 COMMENT ON TABLE signatures IS 'What failing cases cluster by; see server/src/judge/signature.rs';
 COMMENT ON COLUMN signatures.id IS 'First 16 hex digits of the SHA-256 over the other columns';
 COMMENT ON COLUMN signatures.line IS
-    'First line of the message with addresses, numbers, paths and quoted values replaced';
+    'First line of the message with addresses, numbers and paths replaced';
 
 CREATE TABLE attempts (
     run_id bigint NOT NULL REFERENCES runs ON DELETE CASCADE,

@@ -1,2 +1,14 @@
 //! Judgement: pure functions from attempts, waivers and earlier runs to verdicts, rates and the
 //! gate's answer. No SQL, no async, no clock of its own.
+//!
+//! `verdict` one case; `baseline` what earlier runs say of it; `waiver` whose leave covers it;
+//! `signature` what failing cases cluster by; `completeness` and `rates` over a run; `gate` the
+//! release gate's rules and answer.
+
+pub mod baseline;
+pub mod completeness;
+pub mod gate;
+pub mod rates;
+pub mod signature;
+pub mod verdict;
+pub mod waiver;
