@@ -1,0 +1,516 @@
+//! Element types: their names, sizes, exact widening to `f64`, and their place on the line of
+//! representable numbers (for distances in units in the last place).
+//!
+//! Every real type widens without loss, except 64-bit integers, which `integer` compares exactly.
+
+use std::sync::LazyLock;
+
+use half::{bf16, f16};
+
+/// A real element type, or the type of the parts of a complex one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Element {
+    Float64,
+    Float32,
+    Bfloat16,
+    Float16,
+    Float8E4m3fn,
+    Float8E5m2,
+    Float8E4m3fnuz,
+    Float8E5m2fnuz,
+    Float8E8m0fnu,
+    Int64,
+    Int32,
+    Int16,
+    Int8,
+    Uint64,
+    Uint32,
+    Uint16,
+    Uint8,
+    Bool,
+}
+
+/// How an [`Element`] is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Float,
+    Integer,
+}
+
+/// One row per element: PyTorch's name, size, kind.
+const ELEMENTS: &[(Element, &str, usize, Kind)] = &[
+    (Element::Float64, "float64", 8, Kind::Float),
+    (Element::Float32, "float32", 4, Kind::Float),
+    (Element::Bfloat16, "bfloat16", 2, Kind::Float),
+    (Element::Float16, "float16", 2, Kind::Float),
+    (Element::Float8E4m3fn, "float8_e4m3fn", 1, Kind::Float),
+    (Element::Float8E5m2, "float8_e5m2", 1, Kind::Float),
+    (Element::Float8E4m3fnuz, "float8_e4m3fnuz", 1, Kind::Float),
+    (Element::Float8E5m2fnuz, "float8_e5m2fnuz", 1, Kind::Float),
+    (Element::Float8E8m0fnu, "float8_e8m0fnu", 1, Kind::Float),
+    (Element::Int64, "int64", 8, Kind::Integer),
+    (Element::Int32, "int32", 4, Kind::Integer),
+    (Element::Int16, "int16", 2, Kind::Integer),
+    (Element::Int8, "int8", 1, Kind::Integer),
+    (Element::Uint64, "uint64", 8, Kind::Integer),
+    (Element::Uint32, "uint32", 4, Kind::Integer),
+    (Element::Uint16, "uint16", 2, Kind::Integer),
+    (Element::Uint8, "uint8", 1, Kind::Integer),
+    (Element::Bool, "bool", 1, Kind::Integer),
+];
+
+impl Element {
+    fn row(self) -> &'static (Self, &'static str, usize, Kind) {
+        ELEMENTS.iter().find(|row| row.0 == self).expect("every element has a row")
+    }
+
+    /// PyTorch's name.
+    pub(super) fn name(self) -> &'static str {
+        self.row().1
+    }
+
+    /// Bytes of one element.
+    pub(super) fn size(self) -> usize {
+        self.row().2
+    }
+
+    /// Whether it is compared as a float or exactly.
+    pub(super) fn kind(self) -> Kind {
+        self.row().3
+    }
+
+    /// The element type that a safetensors file stores, and whether as complex pairs.
+    pub(super) fn from_stored(dtype: safetensors::Dtype) -> Option<DataType> {
+        use safetensors::Dtype as Stored;
+        let element = match dtype {
+            Stored::BOOL => Self::Bool,
+            Stored::U8 => Self::Uint8,
+            Stored::I8 => Self::Int8,
+            Stored::U16 => Self::Uint16,
+            Stored::I16 => Self::Int16,
+            Stored::U32 => Self::Uint32,
+            Stored::I32 => Self::Int32,
+            Stored::U64 => Self::Uint64,
+            Stored::I64 => Self::Int64,
+            Stored::F8_E4M3 => Self::Float8E4m3fn,
+            Stored::F8_E5M2 => Self::Float8E5m2,
+            Stored::F8_E4M3FNUZ => Self::Float8E4m3fnuz,
+            Stored::F8_E5M2FNUZ => Self::Float8E5m2fnuz,
+            Stored::F8_E8M0 => Self::Float8E8m0fnu,
+            Stored::F16 => Self::Float16,
+            Stored::BF16 => Self::Bfloat16,
+            Stored::F32 => Self::Float32,
+            Stored::F64 => Self::Float64,
+            Stored::C64 => return Some(DataType { element: Self::Float32, complex: true }),
+            // Several elements share a byte in F4 and F6, and the library may learn further types.
+            _ => return None,
+        };
+        Some(DataType { element, complex: false })
+    }
+
+    /// Widens as many elements as `out` holds; `bytes` has exactly that many.
+    #[inline(always)]
+    pub(super) fn widen(self, bytes: &[u8], out: &mut [f64]) {
+        match self {
+            Self::Float64 => each(bytes, out, f64::from_le_bytes),
+            Self::Float32 => each(bytes, out, |b| f64::from(f32::from_le_bytes(b))),
+            Self::Bfloat16 => each(bytes, out, |b: [u8; 2]| {
+                f64::from(f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16))
+            }),
+            Self::Float16 => each(bytes, out, |b| widen_half(u16::from_le_bytes(b))),
+            Self::Float8E4m3fn
+            | Self::Float8E5m2
+            | Self::Float8E4m3fnuz
+            | Self::Float8E5m2fnuz
+            | Self::Float8E8m0fnu => {
+                let table = self.byte_table();
+                each(bytes, out, |[b]: [u8; 1]| table[usize::from(b)]);
+            }
+            Self::Int64 => each(bytes, out, |b| widen_i64(i64::from_le_bytes(b))),
+            Self::Uint64 => each(bytes, out, |b| widen_u64(u64::from_le_bytes(b))),
+            Self::Int32 => each(bytes, out, |b| f64::from(i32::from_le_bytes(b))),
+            Self::Uint32 => each(bytes, out, |b| f64::from(u32::from_le_bytes(b))),
+            Self::Int16 => each(bytes, out, |b| f64::from(i16::from_le_bytes(b))),
+            Self::Uint16 => each(bytes, out, |b| f64::from(u16::from_le_bytes(b))),
+            Self::Int8 => each(bytes, out, |b| f64::from(i8::from_le_bytes(b))),
+            Self::Uint8 => each(bytes, out, |b| f64::from(u8::from_le_bytes(b))),
+            Self::Bool => each(bytes, out, |[b]: [u8; 1]| f64::from(u8::from(b != 0))),
+        }
+    }
+
+    /// One integer or bool, exactly; `bytes` begins with it. Floats have no integer.
+    pub(super) fn integer(self, bytes: &[u8]) -> Option<i128> {
+        Some(match self {
+            Self::Int64 => i128::from(i64::from_le_bytes(*bytes.first_chunk()?)),
+            Self::Uint64 => i128::from(u64::from_le_bytes(*bytes.first_chunk()?)),
+            Self::Int32 => i128::from(i32::from_le_bytes(*bytes.first_chunk()?)),
+            Self::Uint32 => i128::from(u32::from_le_bytes(*bytes.first_chunk()?)),
+            Self::Int16 => i128::from(i16::from_le_bytes(*bytes.first_chunk()?)),
+            Self::Uint16 => i128::from(u16::from_le_bytes(*bytes.first_chunk()?)),
+            Self::Int8 => i128::from(i8::from_le_bytes(*bytes.first_chunk()?)),
+            Self::Uint8 => i128::from(*bytes.first()?),
+            Self::Bool => i128::from(*bytes.first()? != 0),
+            Self::Float64
+            | Self::Float32
+            | Self::Bfloat16
+            | Self::Float16
+            | Self::Float8E4m3fn
+            | Self::Float8E5m2
+            | Self::Float8E4m3fnuz
+            | Self::Float8E5m2fnuz
+            | Self::Float8E8m0fnu => return None,
+        })
+    }
+
+    /// The smallest magnitude that rounds to infinity in this type, where it has infinities: half
+    /// a step above its largest finite number.
+    pub(super) fn overflows_from(self) -> Option<f64> {
+        match self {
+            Self::Float32 => Some(f64::from(f32::MAX) + 2f64.powi(127 - 24)),
+            Self::Bfloat16 => Some(bf16::MAX.to_f64() + 2f64.powi(127 - 8)),
+            Self::Float16 => Some(65_520.0),
+            Self::Float8E5m2 => Some(61_440.0),
+            Self::Float64
+            | Self::Float8E4m3fn
+            | Self::Float8E4m3fnuz
+            | Self::Float8E5m2fnuz
+            | Self::Float8E8m0fnu
+            | Self::Int64
+            | Self::Int32
+            | Self::Int16
+            | Self::Int8
+            | Self::Uint64
+            | Self::Uint32
+            | Self::Uint16
+            | Self::Uint8
+            | Self::Bool => None,
+        }
+    }
+
+    /// Places on the line of representable numbers, one per element of `out`. Both zeros are at 0;
+    /// neighbours differ by 1. Meaningless for NaN and for integers, which have no such line here.
+    #[inline(always)]
+    pub(super) fn places(self, bytes: &[u8], out: &mut [i64]) {
+        match self {
+            Self::Float64 => each(bytes, out, |b| place_64(u64::from_le_bytes(b))),
+            Self::Float32 => each(bytes, out, |b| place_32(u32::from_le_bytes(b))),
+            Self::Bfloat16 | Self::Float16 => {
+                each(bytes, out, |b| place_16(u16::from_le_bytes(b)));
+            }
+            Self::Float8E4m3fn
+            | Self::Float8E5m2
+            | Self::Float8E4m3fnuz
+            | Self::Float8E5m2fnuz => each(bytes, out, |[b]: [u8; 1]| place_8(b)),
+            Self::Float8E8m0fnu => each(bytes, out, |[b]: [u8; 1]| i64::from(b)),
+            Self::Int64
+            | Self::Int32
+            | Self::Int16
+            | Self::Int8
+            | Self::Uint64
+            | Self::Uint32
+            | Self::Uint16
+            | Self::Uint8
+            | Self::Bool => out.fill(0),
+        }
+    }
+
+    /// The place of the number of this type nearest to `value`, ties to even.
+    #[expect(clippy::cast_possible_truncation, reason = "rounding to the narrower type is meant")]
+    pub(super) fn place_of(self, value: f64) -> i64 {
+        match self {
+            Self::Float64 => place_64(value.to_bits()),
+            Self::Float32 => place_32((value as f32).to_bits()),
+            Self::Bfloat16 => place_16(bf16::from_f64(value).to_bits()),
+            Self::Float16 => place_16(f16::from_f64(value).to_bits()),
+            Self::Float8E4m3fn
+            | Self::Float8E5m2
+            | Self::Float8E4m3fnuz
+            | Self::Float8E5m2fnuz
+            | Self::Float8E8m0fnu => {
+                let (place, negative) = (self.nearest_byte(value.abs()), value < 0.0);
+                if negative { -place } else { place }
+            }
+            Self::Int64
+            | Self::Int32
+            | Self::Int16
+            | Self::Int8
+            | Self::Uint64
+            | Self::Uint32
+            | Self::Uint16
+            | Self::Uint8
+            | Self::Bool => 0,
+        }
+    }
+
+    /// Code of the finite non-negative number nearest to `magnitude`, ties to the even code.
+    fn nearest_byte(self, magnitude: f64) -> i64 {
+        let table = self.byte_table();
+        let codes = if self == Self::Float8E8m0fnu { 255 } else { 128 };
+        let finite = table[..codes].iter().take_while(|value| value.is_finite()).count();
+        let above = table[..finite].partition_point(|value| *value < magnitude);
+        let code = if above == 0 {
+            0
+        } else if above == finite {
+            finite - 1
+        } else {
+            let (low, high) = (magnitude - table[above - 1], table[above] - magnitude);
+            if low < high || (low == high && above % 2 == 1) { above - 1 } else { above }
+        };
+        i64::try_from(code).expect("a code fits a byte")
+    }
+
+    fn byte_table(self) -> &'static [f64; 256] {
+        static E4M3FN: LazyLock<[f64; 256]> = LazyLock::new(|| byte_table(3, 7, Special::NanOnly));
+        static E5M2: LazyLock<[f64; 256]> = LazyLock::new(|| byte_table(2, 15, Special::Ieee));
+        static E4M3FNUZ: LazyLock<[f64; 256]> = LazyLock::new(|| byte_table(3, 8, Special::Fnuz));
+        static E5M2FNUZ: LazyLock<[f64; 256]> = LazyLock::new(|| byte_table(2, 16, Special::Fnuz));
+        static E8M0FNU: LazyLock<[f64; 256]> = LazyLock::new(scale_table);
+        match self {
+            Self::Float8E5m2 => &E5M2,
+            Self::Float8E4m3fnuz => &E4M3FNUZ,
+            Self::Float8E5m2fnuz => &E5M2FNUZ,
+            Self::Float8E8m0fnu => &E8M0FNU,
+            Self::Float8E4m3fn
+            | Self::Float64
+            | Self::Float32
+            | Self::Bfloat16
+            | Self::Float16
+            | Self::Int64
+            | Self::Int32
+            | Self::Int16
+            | Self::Int8
+            | Self::Uint64
+            | Self::Uint32
+            | Self::Uint16
+            | Self::Uint8
+            | Self::Bool => &E4M3FN,
+        }
+    }
+}
+
+/// A real or complex element type, as a leaf names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct DataType {
+    /// The element, or the part of a complex one.
+    pub(super) element: Element,
+    /// Whether elements are pairs of it.
+    pub(super) complex: bool,
+}
+
+impl DataType {
+    /// Reads PyTorch's name, with or without `torch.` in front.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        let name = name.strip_prefix("torch.").unwrap_or(name);
+        let complex = |element| Some(Self { element, complex: true });
+        match name {
+            "complex128" => complex(Element::Float64),
+            "complex64" => complex(Element::Float32),
+            "complex32" => complex(Element::Float16),
+            _ => ELEMENTS
+                .iter()
+                .find(|row| row.1 == name)
+                .map(|row| Self { element: row.0, complex: false }),
+        }
+    }
+
+    /// PyTorch's name.
+    pub(super) fn name(self) -> &'static str {
+        match (self.complex, self.element) {
+            (true, Element::Float64) => "complex128",
+            (true, Element::Float16) => "complex32",
+            (true, _) => "complex64",
+            (false, element) => element.name(),
+        }
+    }
+}
+
+#[inline(always)]
+fn each<const SIZE: usize, T>(bytes: &[u8], out: &mut [T], read: impl Fn([u8; SIZE]) -> T) {
+    let (chunks, _) = bytes.as_chunks::<SIZE>();
+    for (out, chunk) in out.iter_mut().zip(chunks) {
+        *out = read(*chunk);
+    }
+}
+
+/// Widens a half by integer operations only, which the compiler turns into vector code everywhere;
+/// the conversion of the `half` crate goes through a feature test per element.
+#[inline(always)]
+fn widen_half(bits: u16) -> f64 {
+    let bits = u32::from(bits);
+    let sign = (bits & 0x8000) << 16;
+    let magnitude = (bits & 0x7fff) << 13;
+    // Multiplying by 2^112 moves the exponent's bias and normalises subnormals in one step.
+    let scaled = f32::from_bits(magnitude) * f32::from_bits(0x7780_0000);
+    let special = if magnitude >= 0x0f80_0000 { magnitude | 0x7f80_0000 } else { scaled.to_bits() };
+    f64::from(f32::from_bits(special | sign))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "only figures are made of it, never a verdict")]
+fn widen_i64(value: i64) -> f64 {
+    value as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "only figures are made of it, never a verdict")]
+fn widen_u64(value: u64) -> f64 {
+    value as f64
+}
+
+#[inline(always)]
+fn place_64(bits: u64) -> i64 {
+    let magnitude = (bits & (u64::MAX >> 1)).cast_signed();
+    if bits.cast_signed() < 0 { -magnitude } else { magnitude }
+}
+
+#[inline(always)]
+fn place_32(bits: u32) -> i64 {
+    let magnitude = (bits & (u32::MAX >> 1)).cast_signed();
+    i64::from(if bits.cast_signed() < 0 { -magnitude } else { magnitude })
+}
+
+#[inline(always)]
+fn place_16(bits: u16) -> i64 {
+    let magnitude = i64::from(bits & 0x7fff);
+    if bits & 0x8000 == 0 { magnitude } else { -magnitude }
+}
+
+#[inline(always)]
+fn place_8(bits: u8) -> i64 {
+    let magnitude = i64::from(bits & 0x7f);
+    if bits & 0x80 == 0 { magnitude } else { -magnitude }
+}
+
+/// What the codes at the end of an 8-bit float's range mean.
+#[derive(Clone, Copy, PartialEq)]
+enum Special {
+    /// The top exponent holds infinity and NaN.
+    Ieee,
+    /// Only the very last code of each sign is NaN; there is no infinity.
+    NanOnly,
+    /// Only the code of the negative zero is NaN; there is no infinity and no negative zero.
+    Fnuz,
+}
+
+fn byte_table(mantissa_bits: u32, bias: i32, special: Special) -> [f64; 256] {
+    std::array::from_fn(|code| {
+        let code = u32::try_from(code).expect("below 256");
+        let mantissa = code & ((1 << mantissa_bits) - 1);
+        let exponent = (code & 0x7f) >> mantissa_bits;
+        let top = 0x7f >> mantissa_bits;
+        if (special == Special::Fnuz && code == 0x80)
+            || (special == Special::NanOnly && code & 0x7f == 0x7f)
+            || (special == Special::Ieee && exponent == top && mantissa != 0)
+        {
+            return f64::NAN;
+        }
+        let (lead, power) = if exponent == 0 { (0, 1) } else { (1 << mantissa_bits, exponent) };
+        let power = i32::try_from(power).expect("below 128") - bias;
+        let scale = 2f64.powi(power - i32::try_from(mantissa_bits).expect("at most 3"));
+        let magnitude = if special == Special::Ieee && exponent == top {
+            f64::INFINITY
+        } else {
+            f64::from(lead + mantissa) * scale
+        };
+        if code & 0x80 == 0 { magnitude } else { -magnitude }
+    })
+}
+
+fn scale_table() -> [f64; 256] {
+    std::array::from_fn(|code| {
+        if code == 255 { f64::NAN } else { 2f64.powi(i32::try_from(code).expect("small") - 127) }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_half_widens_as_the_half_crate_says() {
+        for bits in 0..=u16::MAX {
+            let (ours, theirs) = (widen_half(bits), f16::from_bits(bits).to_f64());
+            assert!(ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan());
+        }
+    }
+
+    #[test]
+    fn float8_codes_widen_to_the_published_values() {
+        for (element, code, value) in [
+            (Element::Float8E4m3fn, 0x7e, 448.0),
+            (Element::Float8E4m3fn, 0x01, 2f64.powi(-9)),
+            (Element::Float8E4m3fn, 0x38, 1.0),
+            (Element::Float8E4m3fn, 0x1d, 0.101_562_5),
+            (Element::Float8E5m2, 0x7b, 57_344.0),
+            (Element::Float8E5m2, 0x7c, f64::INFINITY),
+            (Element::Float8E5m2, 0xfc, f64::NEG_INFINITY),
+            (Element::Float8E5m2, 0x01, 2f64.powi(-16)),
+            (Element::Float8E4m3fnuz, 0x7f, 240.0),
+            (Element::Float8E5m2fnuz, 0x7f, 57_344.0),
+            (Element::Float8E8m0fnu, 0x7f, 1.0),
+        ] {
+            let mut out = [0.0];
+            element.widen(&[code], &mut out);
+            assert_eq!(out[0], value, "{element:?} {code:#x}");
+        }
+        for (element, code) in [
+            (Element::Float8E4m3fn, 0x7f),
+            (Element::Float8E4m3fn, 0xff),
+            (Element::Float8E5m2, 0x7d),
+            (Element::Float8E4m3fnuz, 0x80),
+            (Element::Float8E8m0fnu, 0xff),
+        ] {
+            let mut out = [0.0];
+            element.widen(&[code], &mut out);
+            assert!(out[0].is_nan(), "{element:?} {code:#x}");
+        }
+    }
+
+    #[test]
+    fn a_stored_number_and_its_widened_value_have_the_same_place() {
+        for element in [
+            Element::Bfloat16,
+            Element::Float16,
+            Element::Float8E4m3fn,
+            Element::Float8E5m2,
+            Element::Float8E4m3fnuz,
+            Element::Float8E5m2fnuz,
+        ] {
+            let codes = 1u32 << (8 * element.size());
+            for code in 0..codes {
+                let bytes = &code.to_le_bytes()[..element.size()];
+                let (mut value, mut place) = ([0.0], [0]);
+                element.widen(bytes, &mut value);
+                element.places(bytes, &mut place);
+                if value[0].is_finite() {
+                    assert_eq!(element.place_of(value[0]), place[0], "{element:?} {code:#x}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_overflows_is_what_rounds_to_infinity() {
+        #[expect(clippy::cast_possible_truncation, reason = "the rounding is what is tested")]
+        for element in [Element::Float32, Element::Bfloat16, Element::Float16] {
+            let from = element.overflows_from().unwrap();
+            let rounds = |value: f64| match element {
+                Element::Float32 => (value as f32).is_infinite(),
+                Element::Bfloat16 => bf16::from_f64(value).is_infinite(),
+                _ => f16::from_f64(value).is_infinite(),
+            };
+            assert!(rounds(from) && !rounds(from.next_down()), "{element:?}");
+        }
+    }
+
+    #[test]
+    fn every_name_is_read_back_as_itself() {
+        for (element, name, ..) in ELEMENTS {
+            let data_type = DataType::from_name(&format!("torch.{name}")).unwrap();
+            assert_eq!(data_type, DataType { element: *element, complex: false });
+            assert_eq!(data_type.name(), *name);
+        }
+        for name in ["complex32", "complex64", "complex128"] {
+            assert_eq!(DataType::from_name(name).unwrap().name(), name);
+        }
+        assert_eq!(DataType::from_name("quint8"), None);
+    }
+}

@@ -1,0 +1,28 @@
+//! Actual against expected, under a rule and a tolerance: the one implementation for operators,
+//! Tier 2 and dynamism.
+//!
+//! Order of checks: tree structure, shape, dtype (strides as a note), places and signs of
+//! non-finite values, values. Similarity (`pcc`, `cosine`) is recorded and never decides.
+//!
+//! Read [`outputs`] for the order, `rules` for what close means, `table` for how close. What does
+//! not belong here: turning the result into an outcome (`dispatch`), judging it (the server).
+
+mod elements;
+mod error;
+mod figures;
+mod file;
+mod float;
+mod integer;
+mod kernel;
+mod leaf;
+mod outputs;
+mod rules;
+mod statistical;
+mod table;
+mod tensors;
+mod ulps;
+
+pub use error::CompareError;
+pub use outputs::compare_outputs;
+pub use rules::{Rule, is_close};
+pub use table::{ToleranceClass, ToleranceTable};

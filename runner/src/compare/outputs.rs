@@ -1,0 +1,318 @@
+//! Two output files, in the order of the checks: structure, shape, dtype, strides as a note,
+//! non-finite values, values.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use protocol::evidence::TensorComparison;
+use protocol::worker_link::ToCompare;
+use protocol::{Comparison, Figures, Number, Tolerance};
+
+use super::elements::DataType;
+use super::error::CompareError;
+use super::file::OutputFile;
+use super::leaf::{self, Leaf, LeafKind};
+use super::rules::{Rule, is_close};
+use super::statistical;
+use super::table::{ToleranceClass, ToleranceTable};
+use super::tensors::{Compared, Pair, Side};
+
+/// Most tensors listed in a result; those after it are compared all the same.
+const MAX_LISTED: usize = 1_000;
+/// Most findings listed in a result.
+const MAX_FINDINGS: usize = 200;
+
+/// Compares the device's outputs with the expected ones.
+///
+/// Held means: every leaf is there, of the right shape and dtype, and its values obey the rule.
+/// Findings that do not count against it say `note:` or `vacuous:` or `no elements`: other strides,
+/// zeros of the other sign, nothing finite to compare. An all-NaN output holds only where all-NaN
+/// was expected, and is then [vacuous](Comparison::is_vacuous), which no page may show as a plain
+/// pass. Where expected is NaN and actual is not, the comparison does not hold and the finding says
+/// `reference-undefined`, for a person to look at the reference.
+///
+/// # Errors
+///
+/// A file that is missing, cut or lying, an unknown rule, class or dtype: nothing was learnt about
+/// the backend.
+pub fn compare_outputs(
+    request: &ToCompare,
+    table: &ToleranceTable,
+) -> Result<Comparison, CompareError> {
+    let rule = request.rule.parse().map_err(CompareError::UnknownRule)?;
+    let class = request.tolerance_class.parse().map_err(CompareError::UnknownClass)?;
+    let actual = OutputFile::open(Path::new(&request.actual))?;
+    let expected = OutputFile::open(Path::new(&request.expected))?;
+    let mut comparer =
+        Comparer { rule, class, table, actual, expected, tensors: Vec::new(), findings: Findings::default() };
+    comparer.compare()?;
+    let held = !comparer.findings.wrong;
+    Ok(Comparison {
+        label: request.label.clone(),
+        held,
+        rule: rule.to_string(),
+        tolerance_id: table.id().to_owned(),
+        reference: request.reference.clone(),
+        tensors: comparer.tensors,
+        findings: comparer.findings.lines(),
+    })
+}
+
+/// What was found, with a cap on how much of it is kept.
+#[derive(Default)]
+struct Findings {
+    lines: Vec<String>,
+    dropped: usize,
+    wrong: bool,
+}
+
+impl Findings {
+    fn note(&mut self, line: String) {
+        if self.lines.len() < MAX_FINDINGS {
+            self.lines.push(line);
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    fn wrong(&mut self, line: String) {
+        self.wrong = true;
+        self.note(line);
+    }
+
+    fn lines(mut self) -> Vec<String> {
+        if self.dropped > 0 {
+            self.lines.push(format!("note: {} further findings are not listed", self.dropped));
+        }
+        self.lines
+    }
+}
+
+struct Comparer<'a> {
+    rule: Rule,
+    class: ToleranceClass,
+    table: &'a ToleranceTable,
+    actual: OutputFile,
+    expected: OutputFile,
+    tensors: Vec<TensorComparison>,
+    findings: Findings,
+}
+
+impl Comparer<'_> {
+    fn compare(&mut self) -> Result<(), CompareError> {
+        for problem in leaf::structure_problems(self.actual.leaves(), self.expected.leaves()) {
+            self.findings.wrong(problem);
+        }
+        // Where the trees differ, what they share is still compared, to say more than "differs".
+        let expected: HashMap<String, Leaf> =
+            self.expected.leaves().iter().map(|leaf| (leaf.path.clone(), leaf.clone())).collect();
+        let actual = self.actual.leaves().to_vec();
+        for leaf in &actual {
+            let Some(other) = expected.get(&leaf.path) else { continue };
+            match (leaf.kind, other.kind) {
+                (LeafKind::Tensor, LeafKind::Tensor) => self.compare_tensor(leaf, other)?,
+                (LeafKind::Scalar, LeafKind::Scalar) => self.compare_scalar(leaf, other)?,
+                (LeafKind::Other, LeafKind::Other) => self.compare_other(leaf, other),
+                (LeafKind::None, LeafKind::None) => {}
+                (
+                    LeafKind::Tensor | LeafKind::Scalar | LeafKind::None | LeafKind::Other,
+                    _, // Told already, as a difference of structure.
+                ) => {}
+            }
+        }
+        let hidden = self.tensors.len().saturating_sub(MAX_LISTED);
+        if hidden > 0 {
+            self.tensors.truncate(MAX_LISTED);
+            self.findings.note(format!("note: {hidden} further tensors are not listed"));
+        }
+        Ok(())
+    }
+
+    /// The tolerance of an element type under the rule.
+    fn tolerance(&self, data_type: DataType) -> Result<Tolerance, CompareError> {
+        match self.rule {
+            Rule::Exact => Ok(Tolerance::EXACT),
+            Rule::Close | Rule::Metadata | Rule::Statistical => {
+                self.table.tolerance(self.class, data_type.name())
+            }
+        }
+    }
+
+    fn compare_tensor(&mut self, actual: &Leaf, expected: &Leaf) -> Result<(), CompareError> {
+        let data_type = actual.data_type().expect("checked when the file was opened");
+        let other_type = expected.data_type().expect("checked when the file was opened");
+        let tolerance = self.tolerance(data_type)?;
+        let problems = leaf::tensor_problems(actual, expected);
+        let mut held = problems.is_empty();
+        for problem in problems {
+            self.findings.wrong(problem);
+        }
+        if let Some(note) = leaf::stride_note(actual, expected) {
+            self.findings.note(note);
+        }
+        let comparable =
+            actual.shape == expected.shape && data_type.complex == other_type.complex;
+        let mut figures = Figures::default();
+        if comparable && self.rule != Rule::Metadata {
+            let (values_held, values) = self.compare_values(actual, expected, data_type, tolerance)?;
+            held &= values_held;
+            figures = values;
+        }
+        self.tensors.push(TensorComparison {
+            path: actual.path.clone(),
+            held,
+            dtype: data_type.name().to_owned(),
+            shape: actual.shape.clone(),
+            tolerance,
+            figures,
+        });
+        Ok(())
+    }
+
+    fn compare_values(
+        &mut self,
+        actual: &Leaf,
+        expected: &Leaf,
+        data_type: DataType,
+        tolerance: Tolerance,
+    ) -> Result<(bool, Figures), CompareError> {
+        let (stored, actual_bytes) = self.actual.tensor(actual)?;
+        let (other, expected_bytes) = self.expected.tensor(expected)?;
+        if stored.data_type.element != data_type.element {
+            return Err(self.actual.malformed(format!(
+                "leaf `{}` says dtype `{}` and is stored as `{}`",
+                actual.path,
+                data_type.name(),
+                stored.data_type.name()
+            )));
+        }
+        let pair = Pair {
+            actual: Side { element: stored.data_type.element, bytes: actual_bytes },
+            expected: Side { element: other.data_type.element, bytes: expected_bytes },
+            complex: data_type.complex,
+            tolerance,
+        };
+        let mut compared = pair.compare(&actual.shape);
+        if is_logits(&actual.path) {
+            compared.figures.top1_agreement = pair.top1_agreement(&actual.shape).map(Number);
+        }
+        let problems = match self.rule {
+            Rule::Statistical => statistical::problems(&pair),
+            Rule::Close | Rule::Exact => value_problems(&compared, tolerance),
+            Rule::Metadata => Vec::new(),
+        };
+        let held = problems.is_empty();
+        for problem in problems {
+            self.findings.wrong(format!("{}: {problem}", actual.path));
+        }
+        for note in value_notes(&compared, held, self.rule) {
+            self.findings.note(format!("{}: {note}", actual.path));
+        }
+        Ok((held, compared.figures))
+    }
+
+    /// Scalars: the same type, and the values by the rule. A Python float is compared as a
+    /// `float32`, in which a device computed it.
+    fn compare_scalar(&mut self, actual: &Leaf, expected: &Leaf) -> Result<(), CompareError> {
+        let path = &actual.path;
+        if actual.dtype != expected.dtype {
+            let name = |leaf: &Leaf| leaf.dtype.clone().unwrap_or_default();
+            self.findings.wrong(format!(
+                "{path}: a scalar of type `{}` where `{}` was expected",
+                name(actual),
+                name(expected)
+            ));
+        }
+        let is_float = expected.dtype.as_deref() == Some("float");
+        let numbers = (leaf::scalar_number(&actual.value), leaf::scalar_number(&expected.value));
+        let equal = match (self.rule, numbers) {
+            (Rule::Metadata | Rule::Statistical, _) => true,
+            (Rule::Close, (Some(a), Some(e))) if is_float => {
+                is_close(a, e, self.table.tolerance(self.class, "float32")?)
+            }
+            (Rule::Exact, (Some(a), Some(e))) if is_float => is_close(a, e, Tolerance::EXACT),
+            (Rule::Close | Rule::Exact, _) => actual.value == expected.value,
+        };
+        if !equal {
+            self.findings.wrong(format!(
+                "{path}: {} where {} was expected",
+                short(&actual.value),
+                short(&expected.value)
+            ));
+        }
+        Ok(())
+    }
+
+    fn compare_other(&mut self, actual: &Leaf, expected: &Leaf) {
+        if actual.dtype != expected.dtype || actual.value != expected.value {
+            self.findings.wrong(format!(
+                "{}: {} where {} was expected",
+                actual.path,
+                short(&actual.value),
+                short(&expected.value)
+            ));
+        }
+    }
+}
+
+/// What is wrong with the values under the rule of closeness, non-finite ones first.
+fn value_problems(compared: &Compared, tolerance: Tolerance) -> Vec<String> {
+    let figures = &compared.figures;
+    let mut problems = Vec::new();
+    if figures.mismatched == 0 {
+        return problems;
+    }
+    let number = |value: &Option<Number>| value.map_or(String::new(), |number| number.to_string());
+    let place = format!(
+        "worst at {:?}: {} where {} was expected",
+        figures.worst_index.as_deref().unwrap_or_default(),
+        number(&figures.worst_actual),
+        number(&figures.worst_expected)
+    );
+    if compared.reference_undefined > 0 {
+        problems.push(format!(
+            "reference-undefined: expected is NaN and actual is not at {} of {} elements",
+            compared.reference_undefined, figures.elements
+        ));
+    }
+    if figures.nonfinite_mismatched > 0 {
+        problems.push(format!(
+            "{} of {} elements are NaN or infinite on one side only, or of the other sign",
+            figures.nonfinite_mismatched, figures.elements
+        ));
+    }
+    problems.push(format!(
+        "{} of {} elements differ (rtol {:e}, atol {:e}), {place}",
+        figures.mismatched, figures.elements, tolerance.rtol, tolerance.atol
+    ));
+    problems
+}
+
+/// What is worth knowing and not wrong.
+fn value_notes(compared: &Compared, held: bool, rule: Rule) -> Vec<String> {
+    let figures = &compared.figures;
+    let mut notes = Vec::new();
+    if figures.elements == 0 {
+        notes.push("no elements".to_owned());
+    } else if held && figures.max_abs_error.is_none() {
+        notes.push("vacuous: nothing finite was compared".to_owned());
+    }
+    if figures.sign_of_zero > 0 && rule != Rule::Statistical {
+        notes.push(format!("note: {} zeros of the other sign", figures.sign_of_zero));
+    }
+    let few = statistical::FEW as u64;
+    if rule == Rule::Statistical && (1..few).contains(&figures.elements) {
+        notes.push(format!("note: {} elements tell little of a distribution", figures.elements));
+    }
+    notes
+}
+
+/// Whether a leaf holds logits: its last name says so.
+fn is_logits(path: &str) -> bool {
+    path.rsplit('.').next().is_some_and(|name| name.contains("logits"))
+}
+
+/// A JSON value, shortened for a message.
+fn short(value: &serde_json::Value) -> String {
+    format!("`{}`", value.to_string().chars().take(80).collect::<String>())
+}

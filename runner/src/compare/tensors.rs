@@ -1,0 +1,196 @@
+//! Two tensors of one shape: blocks, threads, figures.
+//!
+//! A block is the same numbers whatever the number of threads, and blocks are added up in their
+//! order: a comparison has the same figures on every machine.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use protocol::{Figures, Number, Tolerance};
+
+use super::elements::{Element, Kind};
+use super::figures::Summary;
+use super::ulps::Ulps;
+use super::{float, integer};
+
+/// Numbers in one block.
+const BLOCK: usize = 1 << 18;
+/// Most threads for one tensor; more would only wait for memory.
+const MAX_THREADS: usize = 4;
+
+/// The stored elements of one side.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Side<'a> {
+    /// Type as stored; of the parts, for complex numbers.
+    pub(super) element: Element,
+    /// All elements, and nothing else.
+    pub(super) bytes: &'a [u8],
+}
+
+impl<'a> Side<'a> {
+    /// The bytes of `length` numbers from `start` on.
+    #[inline(always)]
+    pub(super) fn part(&self, start: usize, length: usize) -> &'a [u8] {
+        let size = self.element.size();
+        &self.bytes[start * size..(start + length) * size]
+    }
+
+    /// One number, widened.
+    pub(super) fn number(&self, at: usize) -> f64 {
+        let mut out = [0.0];
+        self.element.widen(self.part(at, 1), &mut out);
+        out[0]
+    }
+}
+
+/// Two tensors of one shape.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pair<'a> {
+    pub(super) actual: Side<'a>,
+    pub(super) expected: Side<'a>,
+    /// Whether two numbers make one element.
+    pub(super) complex: bool,
+    pub(super) tolerance: Tolerance,
+}
+
+/// What came of comparing two tensors.
+#[derive(Debug)]
+pub(super) struct Compared {
+    pub(super) figures: Figures,
+    /// Elements where expected is NaN and actual is not.
+    pub(super) reference_undefined: u64,
+}
+
+impl Pair<'_> {
+    /// Numbers per element.
+    #[inline(always)]
+    pub(super) fn parts(&self) -> usize {
+        1 + usize::from(self.complex)
+    }
+
+    /// Numbers on each side.
+    pub(super) fn numbers(&self) -> usize {
+        self.actual.bytes.len() / self.actual.element.size()
+    }
+
+    /// One pair of numbers, widened, the expected one overflowing as the actual type does.
+    pub(super) fn number(&self, at: usize) -> (f64, f64) {
+        let (actual, expected) = (self.actual.number(at), self.expected.number(at));
+        let limit = self.actual.element.overflows_from();
+        if self.actual.element != self.expected.element
+            && limit.is_some_and(|limit| expected.abs() >= limit)
+        {
+            return (actual, f64::INFINITY.copysign(expected));
+        }
+        (actual, expected)
+    }
+
+    fn is_integer(&self) -> bool {
+        self.actual.element.kind() == Kind::Integer && self.expected.element.kind() == Kind::Integer
+    }
+
+    fn scan(&self, block: usize, ulps: &mut Ulps) -> Summary {
+        let start = block * BLOCK;
+        let range = start..self.numbers().min(start + BLOCK);
+        let mut summary = Summary::default();
+        if self.is_integer() {
+            integer::scan(self, range, &mut summary);
+        } else {
+            float::scan(self, range, &mut summary, ulps);
+        }
+        summary
+    }
+
+    fn scan_all(&self) -> (Summary, Ulps) {
+        let blocks = self.numbers().div_ceil(BLOCK);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = threads.min(MAX_THREADS).min(blocks.div_ceil(4));
+        if threads <= 1 {
+            let mut ulps = Ulps::new();
+            let mut summary = Summary::default();
+            for block in 0..blocks {
+                summary.merge(&self.scan(block, &mut ulps));
+            }
+            return (summary, ulps);
+        }
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let (mut ulps, mut done) = (Ulps::new(), Vec::new());
+            loop {
+                let block = next.fetch_add(1, Ordering::Relaxed);
+                if block >= blocks {
+                    return (ulps, done);
+                }
+                done.push((block, self.scan(block, &mut ulps)));
+            }
+        };
+        let (mut ulps, mut done) = (Ulps::new(), Vec::with_capacity(blocks));
+        std::thread::scope(|scope| {
+            let handles: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            for handle in handles {
+                let (others, blocks) = handle.join().expect("scanning does not panic");
+                ulps.merge(&others);
+                done.extend(blocks);
+            }
+        });
+        done.sort_unstable_by_key(|(block, _)| *block);
+        let mut summary = Summary::default();
+        for (_, block) in &done {
+            summary.merge(block);
+        }
+        (summary, ulps)
+    }
+
+    /// All figures. `shape` is that of the elements, for the place of the worst.
+    pub(super) fn compare(&self, shape: &[u64]) -> Compared {
+        let (summary, ulps) = self.scan_all();
+        let walk = |sink: &mut dyn FnMut(&[u64])| {
+            float::walk_distances(self, self.numbers(), sink);
+        };
+        #[expect(clippy::cast_precision_loss, reason = "a figure")]
+        let number = |distance: Option<u64>| distance.map(|distance| Number(distance as f64));
+        let figures = Figures {
+            ulp_p50: number(ulps.percentile(50, &walk)),
+            ulp_p99: number(ulps.percentile(99, &walk)),
+            ulp_max: number(ulps.max()),
+            ..summary.figures(shape)
+        };
+        Compared { figures, reference_undefined: summary.reference_undefined }
+    }
+
+    /// For logits: part of the rows along the last dimension whose largest element is at the same
+    /// place, the first where several are largest. A NaN is larger than all others, as in torch.
+    #[expect(clippy::cast_precision_loss, reason = "a figure")]
+    pub(super) fn top1_agreement(&self, shape: &[u64]) -> Option<f64> {
+        let length = usize::try_from(*shape.last()?).ok()?;
+        if self.complex || length < 2 || self.numbers() == 0 {
+            return None;
+        }
+        let rows = self.numbers() / length;
+        let agree = (0..rows)
+            .filter(|row| {
+                largest(&self.actual, row * length, length)
+                    == largest(&self.expected, row * length, length)
+            })
+            .count();
+        Some(agree as f64 / rows as f64)
+    }
+}
+
+/// Place of the largest of `length` numbers from `start` on.
+fn largest(side: &Side<'_>, start: usize, length: usize) -> usize {
+    let mut buffer = [0.0; 256];
+    let (mut place, mut best) = (0, f64::NEG_INFINITY);
+    for offset in (0..length).step_by(buffer.len()) {
+        let numbers = &mut buffer[..length.min(offset + 256) - offset];
+        side.element.widen(side.part(start + offset, numbers.len()), numbers);
+        for (position, number) in numbers.iter().enumerate() {
+            if number.is_nan() {
+                return offset + position;
+            }
+            if *number > best {
+                (place, best) = (offset + position, *number);
+            }
+        }
+    }
+    place
+}
