@@ -4,5 +4,6 @@
 //! shown, stored or sent reads those events and nothing else. Python executes cases in processes
 //! of its own ([`worker`]); comparing actual with expected happens here, in one implementation.
 
+pub mod compare;
 pub mod event;
 pub mod report;

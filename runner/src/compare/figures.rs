@@ -24,6 +24,8 @@ pub(super) struct Summary {
     /// Elements where expected is NaN and actual is not: the reference itself is in question.
     pub(super) reference_undefined: u64,
     pub(super) sign_of_zero: u64,
+    /// Subnormal expected numbers in whose place there is a zero.
+    pub(super) flushed: u64,
     /// Elements that are finite on both sides.
     pub(super) finite: u64,
     pub(super) max_abs: Option<f64>,
@@ -161,6 +163,7 @@ impl Summary {
         self.nonfinite_mismatched += later.nonfinite_mismatched;
         self.reference_undefined += later.reference_undefined;
         self.sign_of_zero += later.sign_of_zero;
+        self.flushed += later.flushed;
         self.finite += later.finite;
         self.max_abs = larger(self.max_abs, later.max_abs);
         self.max_rel = larger(self.max_rel, later.max_rel);

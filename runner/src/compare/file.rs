@@ -105,9 +105,10 @@ impl OutputFile {
 
     /// The stored tensor of a tensor leaf, with its elements.
     pub(super) fn tensor(&self, leaf: &Leaf) -> Result<(&StoredTensor, &[u8]), CompareError> {
-        let tensor = self.tensors.get(&leaf.path).ok_or_else(|| {
-            self.malformed(format!("leaf `{}` has no stored tensor", leaf.path))
-        })?;
+        let tensor = self
+            .tensors
+            .get(&leaf.path)
+            .ok_or_else(|| self.malformed(format!("leaf `{}` has no stored tensor", leaf.path)))?;
         Ok((tensor, &self.bytes.as_slice()[tensor.range.clone()]))
     }
 
@@ -131,8 +132,9 @@ impl OutputFile {
                 continue;
             }
             let (stored, _) = self.tensor(leaf)?;
-            let data_type =
-                leaf.data_type().ok_or_else(|| self.unsupported(leaf.dtype.as_deref().unwrap_or("")))?;
+            let data_type = leaf
+                .data_type()
+                .ok_or_else(|| self.unsupported(leaf.dtype.as_deref().unwrap_or("")))?;
             let pairs = data_type.complex && !stored.data_type.complex;
             let expected_rank = leaf.shape.len() + usize::from(pairs);
             let fits = stored.shape.len() == expected_rank

@@ -217,14 +217,12 @@ fn note_nonfinite(
             kept.next();
             continue;
         }
-        let numbers: [_; 2] = std::array::from_fn(|part| {
-            pair.number(start + element + part.min(parts - 1))
-        });
+        let numbers: [_; 2] =
+            std::array::from_fn(|part| pair.number(start + element + part.min(parts - 1)));
         let index = ((start + element) / parts) as u64;
         let wrong = |(actual, expected): &(f64, f64)| !is_close(*actual, *expected, pair.tolerance);
-        let nonfinite = |(actual, expected): &(f64, f64)| {
-            !actual.is_finite() || !expected.is_finite()
-        };
+        let nonfinite =
+            |(actual, expected): &(f64, f64)| !actual.is_finite() || !expected.is_finite();
         if let Some(number) = numbers.iter().find(|number| wrong(number) && nonfinite(number)) {
             summary.nonfinite_mismatched += 1;
             let worst = Worst { index, actual: number.0, expected: number.1 };
@@ -242,11 +240,12 @@ fn note_nonfinite(
 #[inline(always)]
 fn scan_real(pair: &Pair<'_>, start: usize, chunk: &Chunk, summary: &mut Summary) {
     let (actual, expected) = (&chunk.actual[..chunk.length], &chunk.expected[..chunk.length]);
-    let pass = pass(actual, expected, pair.tolerance);
+    let pass = pass(actual, expected, pair.tolerance, pair.actual.element.smallest_normal());
     let count = chunk.length as u64;
     summary.finite += count;
     summary.mismatched += pass.over;
     summary.sign_of_zero += pass.zero_signs;
+    summary.flushed += pass.flushed;
     summary.squared += pass.squared;
     summary.add_moments(&pass, count);
     summary.note_distance(pass.max_abs, (pass.max_rel >= 0.0).then_some(pass.max_rel));
@@ -273,8 +272,9 @@ fn find_worst(pair: &Pair<'_>, start: usize, chunk: &Chunk, summary: &mut Summar
 #[inline(never)]
 fn scan_complex(pair: &Pair<'_>, start: usize, chunk: &Chunk, summary: &mut Summary) {
     let (actual, expected) = (&chunk.actual[..chunk.length], &chunk.expected[..chunk.length]);
-    let pass = pass(actual, expected, pair.tolerance);
+    let pass = pass(actual, expected, pair.tolerance, pair.actual.element.smallest_normal());
     summary.sign_of_zero += pass.zero_signs;
+    summary.flushed += pass.flushed;
     summary.squared += pass.squared;
     summary.add_moments(&pass, chunk.length as u64);
     let (actual, _) = actual.as_chunks::<2>();

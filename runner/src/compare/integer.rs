@@ -18,7 +18,7 @@ pub(super) fn scan(pair: &Pair<'_>, range: Range<usize>, summary: &mut Summary) 
         pair.actual.element.widen(bytes.0, &mut actual[..length]);
         pair.expected.element.widen(bytes.1, &mut expected[..length]);
         // Moments come from the widened numbers; everything that decides comes from the integers.
-        let pass = pass(&actual[..length], &expected[..length], pair.tolerance);
+        let pass = pass(&actual[..length], &expected[..length], pair.tolerance, 0.0);
         summary.elements += length as u64;
         summary.finite += length as u64;
         summary.add_moments(&pass, length as u64);
@@ -51,7 +51,6 @@ fn one(pair: &Pair<'_>, at: usize, summary: &mut Summary) {
     // A difference that is not zero is over an allowance of zero even if it were lost in rounding.
     let excess = if allowed == 0.0 { distance } else { distance - allowed };
     summary.mismatched += u64::from(excess > 0.0);
-    let worst =
-        Worst { index: at as u64, actual: actual as f64, expected: expected as f64 };
+    let worst = Worst { index: at as u64, actual: actual as f64, expected: expected as f64 };
     summary.note_worst(distance, excess, worst);
 }

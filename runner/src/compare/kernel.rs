@@ -20,6 +20,8 @@ pub(super) struct Pass {
     pub(super) squared: f64,
     /// Pairs of zeros of different signs.
     pub(super) zero_signs: u64,
+    /// Pairs of a zero and a subnormal `e`.
+    pub(super) flushed: u64,
     /// Mean, centred sums of squares and products, and ranges.
     pub(super) mean_a: f64,
     pub(super) mean_e: f64,
@@ -48,11 +50,12 @@ pub(super) fn all_finite(values: &[f64]) -> bool {
     lanes.iter().chain(rest).all(|value| (value * 0.0) == 0.0)
 }
 
-/// Looks at all pairs. The slices are of one length, not empty, and finite.
+/// Looks at all pairs. The slices are of one length, not empty, and finite. Magnitudes below
+/// `smallest_normal` are subnormal.
 #[inline(always)]
-pub(super) fn pass(a: &[f64], e: &[f64], tolerance: Tolerance) -> Pass {
-    let mut errors = Errors::new();
-    errors.scan(a, e, tolerance);
+pub(super) fn pass(a: &[f64], e: &[f64], tolerance: Tolerance, smallest_normal: f64) -> Pass {
+    let mut errors = Errors::new(tolerance, smallest_normal);
+    errors.scan(a, e);
     let count = a.len() as f64;
     let mut pass = errors.total();
     pass.mean_a /= count;
@@ -63,6 +66,9 @@ pub(super) fn pass(a: &[f64], e: &[f64], tolerance: Tolerance) -> Pass {
 
 /// Lanes of everything that needs no mean.
 struct Errors {
+    tolerance: Tolerance,
+    smallest_normal: f64,
+    flushed: [u64; LANES],
     over: [u64; LANES],
     zero_signs: [u64; LANES],
     max_excess: [f64; LANES],
@@ -79,8 +85,11 @@ struct Errors {
 
 impl Errors {
     #[inline(always)]
-    fn new() -> Self {
+    fn new(tolerance: Tolerance, smallest_normal: f64) -> Self {
         Self {
+            tolerance,
+            smallest_normal,
+            flushed: [0; LANES],
             over: [0; LANES],
             zero_signs: [0; LANES],
             max_excess: [f64::NEG_INFINITY; LANES],
@@ -97,23 +106,23 @@ impl Errors {
     }
 
     #[inline(always)]
-    fn scan(&mut self, a: &[f64], e: &[f64], tolerance: Tolerance) {
+    fn scan(&mut self, a: &[f64], e: &[f64]) {
         let (groups_a, rest_a) = a.as_chunks::<LANES>();
         let (groups_e, rest_e) = e.as_chunks::<LANES>();
         for (group_a, group_e) in groups_a.iter().zip(groups_e) {
             for lane in 0..LANES {
-                self.one(lane, group_a[lane], group_e[lane], tolerance);
+                self.one(lane, group_a[lane], group_e[lane]);
             }
         }
         for (lane, (a, e)) in rest_a.iter().zip(rest_e).enumerate() {
-            self.one(lane, *a, *e, tolerance);
+            self.one(lane, *a, *e);
         }
     }
 
     #[inline(always)]
-    fn one(&mut self, lane: usize, a: f64, e: f64, tolerance: Tolerance) {
+    fn one(&mut self, lane: usize, a: f64, e: f64) {
         let distance = (a - e).abs();
-        let excess = distance - tolerance.allowed(e);
+        let excess = distance - self.tolerance.allowed(e);
         self.over[lane] += u64::from(excess > 0.0);
         self.max_excess[lane] = larger(self.max_excess[lane], excess);
         self.max_abs[lane] = larger(self.max_abs[lane], distance);
@@ -127,6 +136,8 @@ impl Errors {
         self.min_e[lane] = smaller(self.min_e[lane], e);
         self.max_e[lane] = larger(self.max_e[lane], e);
         // Zeros of different signs differ in the sign bit and in nothing else.
+        let subnormal = (e != 0.0) & (e.abs() < self.smallest_normal);
+        self.flushed[lane] += u64::from(subnormal & (a == 0.0));
         let opposite = a.to_bits() ^ e.to_bits() == 1 << 63;
         self.zero_signs[lane] += u64::from(opposite & (a == 0.0));
     }
@@ -136,6 +147,7 @@ impl Errors {
         Pass {
             over: self.over.iter().sum(),
             zero_signs: self.zero_signs.iter().sum(),
+            flushed: self.flushed.iter().sum(),
             max_excess: self.max_excess.iter().copied().fold(f64::NEG_INFINITY, larger),
             max_abs: self.max_abs.iter().copied().fold(0.0, larger),
             max_rel: self.max_rel.iter().copied().fold(-1.0, larger),

@@ -133,7 +133,8 @@ pub(super) fn stride_note(actual: &Leaf, expected: &Leaf) -> Option<String> {
     }
     let differ = strides.len() != others.len()
         || actual.shape.iter().zip(strides.iter().zip(others)).any(|(n, (a, e))| *n > 1 && a != e);
-    differ.then(|| format!("{}: note: stride {strides:?} where {others:?} was expected", actual.path))
+    differ
+        .then(|| format!("{}: note: stride {strides:?} where {others:?} was expected", actual.path))
 }
 
 /// A number in a scalar leaf: JSON's own, or the agreed spelling of a non-finite one.
@@ -178,10 +179,8 @@ mod tests {
 
     #[test]
     fn shape_is_named_before_dtype() {
-        let problems = tensor_problems(
-            &tensor(&[3], "float32", &[1]),
-            &tensor(&[1], "float64", &[1]),
-        );
+        let problems =
+            tensor_problems(&tensor(&[3], "float32", &[1]), &tensor(&[1], "float64", &[1]));
         assert_eq!(
             problems,
             [

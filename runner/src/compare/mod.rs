@@ -12,6 +12,7 @@ mod error;
 mod figures;
 mod file;
 mod float;
+mod float8;
 mod integer;
 mod kernel;
 mod leaf;

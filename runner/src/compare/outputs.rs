@@ -43,8 +43,15 @@ pub fn compare_outputs(
     let class = request.tolerance_class.parse().map_err(CompareError::UnknownClass)?;
     let actual = OutputFile::open(Path::new(&request.actual))?;
     let expected = OutputFile::open(Path::new(&request.expected))?;
-    let mut comparer =
-        Comparer { rule, class, table, actual, expected, tensors: Vec::new(), findings: Findings::default() };
+    let mut comparer = Comparer {
+        rule,
+        class,
+        table,
+        actual,
+        expected,
+        tensors: Vec::new(),
+        findings: Findings::default(),
+    };
     comparer.compare()?;
     let held = !comparer.findings.wrong;
     Ok(Comparison {
@@ -150,11 +157,11 @@ impl Comparer<'_> {
         if let Some(note) = leaf::stride_note(actual, expected) {
             self.findings.note(note);
         }
-        let comparable =
-            actual.shape == expected.shape && data_type.complex == other_type.complex;
+        let comparable = actual.shape == expected.shape && data_type.complex == other_type.complex;
         let mut figures = Figures::default();
         if comparable && self.rule != Rule::Metadata {
-            let (values_held, values) = self.compare_values(actual, expected, data_type, tolerance)?;
+            let (values_held, values) =
+                self.compare_values(actual, expected, data_type, tolerance)?;
             held &= values_held;
             figures = values;
         }
@@ -299,6 +306,9 @@ fn value_notes(compared: &Compared, held: bool, rule: Rule) -> Vec<String> {
     }
     if figures.sign_of_zero > 0 && rule != Rule::Statistical {
         notes.push(format!("note: {} zeros of the other sign", figures.sign_of_zero));
+    }
+    if compared.flushed > 0 {
+        notes.push(format!("note: {} subnormal numbers came out as zero", compared.flushed));
     }
     let few = statistical::FEW as u64;
     if rule == Rule::Statistical && (1..few).contains(&figures.elements) {

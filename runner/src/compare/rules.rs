@@ -118,9 +118,9 @@ mod tests {
 
     #[test]
     fn without_a_relative_part_the_rule_is_abs_diff_eq() {
-        for (actual, expected) in [(1.0, 1.5), (1.0, 1.5000001), (-1.0, -1.5), (0.0, 0.5)] {
+        for (actual, expected) in [(1.0f64, 1.5), (1.0, 1.5000001), (-1.0, -1.5), (0.0, 0.5)] {
             let absolute = tolerance(0.0, 0.5);
-            let by_hand = (actual - expected as f64).abs() <= absolute.allowed(expected);
+            let by_hand = (actual - expected).abs() <= absolute.allowed(expected);
             assert_eq!(is_close(actual, expected, absolute), by_hand);
         }
     }

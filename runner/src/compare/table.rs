@@ -105,7 +105,7 @@ impl ToleranceTable {
         if data_type.is_some_and(|data_type| data_type.element.kind() == Kind::Integer) {
             return Ok(Tolerance::EXACT);
         }
-        let name = data_type.map_or(dtype, DataType::name);
+        let name = data_type.map_or(dtype, |data_type| data_type.name());
         self.rows
             .get(&(class, name.to_owned()))
             .map(|row| Tolerance { rtol: row.rtol, atol: row.atol })
@@ -183,7 +183,9 @@ mod tests {
     #[test]
     fn the_id_changes_with_the_text() {
         let row = |rtol| {
-            format!("version = \"9\"\n[class.default]\nfloat32 = {{ rtol = {rtol}, atol = 0.0, reason = \"x\" }}\n")
+            format!(
+                "version = \"9\"\n[class.default]\nfloat32 = {{ rtol = {rtol}, atol = 0.0, reason = \"x\" }}\n"
+            )
         };
         let (one, two) = (row("1e-3"), row("2e-3"));
         let id = |text: &str| ToleranceTable::parse(text).unwrap().id().to_owned();
@@ -194,7 +196,9 @@ mod tests {
     #[test]
     fn a_bad_table_says_what_is_wrong() {
         let row = |key: &str, rtol: &str, reason: &str| {
-            format!("version = \"9\"\n[class.default]\n{key} = {{ rtol = {rtol}, atol = 0.0, reason = \"{reason}\" }}\n")
+            format!(
+                "version = \"9\"\n[class.default]\n{key} = {{ rtol = {rtol}, atol = 0.0, reason = \"{reason}\" }}\n"
+            )
         };
         for (text, problem) in [
             (row("float31", "0.0", "x"), "`default.float31` is not a dtype"),

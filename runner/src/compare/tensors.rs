@@ -58,6 +58,8 @@ pub(super) struct Compared {
     pub(super) figures: Figures,
     /// Elements where expected is NaN and actual is not.
     pub(super) reference_undefined: u64,
+    /// Subnormal expected numbers in whose place there is a zero.
+    pub(super) flushed: u64,
 }
 
 impl Pair<'_> {
@@ -154,7 +156,11 @@ impl Pair<'_> {
             ulp_max: number(ulps.max()),
             ..summary.figures(shape)
         };
-        Compared { figures, reference_undefined: summary.reference_undefined }
+        Compared {
+            figures,
+            reference_undefined: summary.reference_undefined,
+            flushed: summary.flushed,
+        }
     }
 
     /// For logits: part of the rows along the last dimension whose largest element is at the same

@@ -40,9 +40,10 @@ impl Ulps {
         // Counting a few values in vectors beats one scattered increment per element.
         if max < 6 {
             let mut rest = distances.len() as u64;
-            for value in 1..=max {
-                let equal = distances.iter().map(|distance| u64::from(*distance == value)).sum();
-                self.bins[usize::try_from(value).unwrap_or(0)] += equal;
+            for (value, bin) in (1..=max).zip(&mut self.bins[1..]) {
+                let equal: u64 =
+                    distances.iter().map(|distance| u64::from(*distance == value)).sum();
+                *bin += equal;
                 rest -= equal;
             }
             self.bins[0] += rest;
