@@ -61,9 +61,14 @@ impl<T: DeserializeOwned> FromRequest<AppState> for Json<T> {
     type Rejection = Error;
 
     async fn from_request(request: Request, _: &AppState) -> Result<Self, Error> {
-        let bytes = read_body(request.into_body()).await?;
-        parse_json(&bytes).map(Self)
+        read_json(request).await.map(Self)
     }
+}
+
+/// The same as a function, for handlers that do something before they read the body.
+pub(crate) async fn read_json<T: DeserializeOwned>(request: Request) -> Result<T, Error> {
+    let bytes = read_body(request.into_body()).await?;
+    parse_json(&bytes)
 }
 
 async fn read_body(body: Body) -> Result<Vec<u8>, Error> {

@@ -2,7 +2,8 @@
 //!
 //! `args` every setting; `commands` what each command does; `app` the router, its layers and the
 //! state handlers share; `error` one error with two faces; `extract` what a handler may take;
-//! `api` JSON endpoints; `pages` HTML; `judge` pure judgement, no SQL and no async; `db` all SQL;
+//! `api` JSON endpoints; `pages` HTML; `judge` pure judgement, no SQL and no async; `ingest` what runners send, stored
+//! and judged; `db` all SQL;
 //! `tasks` periodic jobs; `embedded` the private database used when no `DATABASE_URL` is set.
 //!
 //! What the words mean is in `docs/glossary.md`; what crosses the wire is in the crate `protocol`.
@@ -15,6 +16,7 @@ pub mod commands;
 pub mod db;
 pub mod error;
 pub mod extract;
+pub mod ingest;
 pub mod judge;
 pub mod pages;
 pub mod telemetry;

@@ -5,8 +5,9 @@ use axum::Router;
 use crate::app::AppState;
 
 pub mod health;
+pub mod ingest;
 
 /// Every endpoint under `/api/v1`.
 pub fn router() -> Router<AppState> {
-    Router::new()
+    Router::new().merge(ingest::router())
 }

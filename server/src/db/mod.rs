@@ -11,7 +11,15 @@ use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
 use crate::trouble::OrTrouble as _;
 
+pub mod attempts;
+pub mod audit;
+pub mod baselines;
+pub mod manifests;
+pub mod operators;
+pub mod runs;
 pub mod tokens;
+pub mod verdicts;
+pub mod waivers;
 
 /// The pool of connections. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -64,4 +72,17 @@ impl Db {
 /// Versions of the migrations that are applied.
 pub async fn applied_migrations(pool: &PgPool) -> sqlx::Result<Vec<i64>> {
     sqlx::query_scalar!("SELECT version FROM _sqlx_migrations WHERE success").fetch_all(pool).await
+}
+
+/// Reads a word that a CHECK has let in.
+pub(crate) fn word<T>(text: &str) -> sqlx::Result<T>
+where
+    T: std::str::FromStr<Err = protocol::UnknownWord>,
+{
+    text.parse().map_err(|error: protocol::UnknownWord| sqlx::Error::Decode(Box::new(error)))
+}
+
+/// Reads a count that is stored signed because PostgreSQL has no other.
+pub(crate) fn count(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
 }

@@ -3,6 +3,18 @@
 use protocol::{Verdict, words};
 
 words! {
+    /// How far a run has come.
+    RunState as "run state" {
+        /// Announced; its manifest has not arrived.
+        Created = "created",
+        /// Has its manifest, and takes in results.
+        Running = "running",
+        /// The runner, or silence, has ended it. Late results are still taken in.
+        Sealed = "sealed",
+    }
+}
+
+words! {
     /// What a sealed run is worth.
     Completeness as "completeness" {
         /// Every planned case was judged.

@@ -1,0 +1,107 @@
+//! The tables `cases` and `manifest_entries`, and the verdict `missing` of every planned case.
+
+use std::collections::HashMap;
+
+use protocol::CaseKey;
+use sqlx::{PgConnection, PgExecutor};
+
+use super::runs::LockedRun;
+
+/// Makes sure that every case has a row. Runs outside the caller's transaction, in key order, so
+/// that two manifests with common cases never wait for each other in a circle.
+pub async fn store_cases(db: impl PgExecutor<'_>, cases: &[CaseKey]) -> sqlx::Result<()> {
+    let mut sorted: Vec<&CaseKey> = cases.iter().collect();
+    sorted.sort();
+    let mut columns: [Vec<String>; 7] = Default::default();
+    let mut layouts: Vec<Option<String>> = Vec::with_capacity(sorted.len());
+    for case in sorted {
+        let variant = case.variant();
+        let values = [
+            case.as_str(),
+            case.suite().as_str(),
+            case.subject(),
+            case.subject_base(),
+            variant.dtype.as_str(),
+            variant.mode.as_str(),
+            variant.direction.as_str(),
+        ];
+        for (column, value) in columns.iter_mut().zip(values) {
+            column.push(value.to_owned());
+        }
+        layouts.push(variant.layout);
+    }
+    let [keys, suites, subjects, bases, dtypes, modes, directions] = &columns;
+    sqlx::query!(
+        "INSERT INTO cases (key, suite, subject, subject_base, dtype, mode, direction, layout)
+         SELECT new.* FROM UNNEST($1::text[], $2::text[], $3::text[], $4::text[], $5::text[],
+                                  $6::text[], $7::text[], $8::text[])
+                AS new (key, suite, subject, subject_base, dtype, mode, direction, layout)
+         WHERE NOT EXISTS (SELECT FROM cases WHERE cases.key = new.key)
+         ON CONFLICT (key) DO NOTHING",
+        keys,
+        suites,
+        subjects,
+        bases,
+        dtypes,
+        modes,
+        directions,
+        &layouts as &[Option<String>]
+    )
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+/// Stores the manifest of a run that has none, and the verdict `missing` for every case of it.
+pub async fn store_entries(
+    connection: &mut PgConnection,
+    run: &LockedRun,
+    cases: &[CaseKey],
+) -> sqlx::Result<()> {
+    let keys: Vec<String> = cases.iter().map(|case| case.as_str().to_owned()).collect();
+    sqlx::query!(
+        "INSERT INTO manifest_entries (run_id, position, case_id)
+         SELECT $1, (planned.position - 1)::integer, cases.id
+         FROM UNNEST($2::text[]) WITH ORDINALITY AS planned (key, position)
+         JOIN cases ON cases.key = planned.key",
+        run.id,
+        &keys
+    )
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query!(
+        "INSERT INTO case_verdicts (run_id, case_id, position, verdict)
+         SELECT run_id, case_id, position, 'missing' FROM manifest_entries WHERE run_id = $1",
+        run.id
+    )
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query!(
+        "INSERT INTO run_tallies (run_id, suite, verdict, cases)
+         SELECT $1, cases.suite, 'missing', count(*)
+         FROM manifest_entries JOIN cases ON cases.id = case_id
+         WHERE run_id = $1 GROUP BY cases.suite",
+        run.id
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Our ids of those of the given cases that are in the run's manifest.
+pub async fn find_planned(
+    connection: &mut PgConnection,
+    run: &LockedRun,
+    keys: &[String],
+) -> sqlx::Result<HashMap<String, i64>> {
+    let rows = sqlx::query!(
+        "SELECT cases.key, cases.id FROM cases
+         JOIN manifest_entries ON manifest_entries.case_id = cases.id
+         WHERE manifest_entries.run_id = $1 AND cases.key = ANY ($2)",
+        run.id,
+        keys
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.key, row.id)).collect())
+}

@@ -1,0 +1,188 @@
+//! The tables `case_verdicts` and `run_tallies`, which are derived and always change together.
+
+use chrono::{DateTime, Utc};
+use protocol::{Suite, Verdict};
+use sqlx::{PgConnection, PgExecutor};
+
+use super::runs::LockedRun;
+use super::{count, word};
+use crate::judge::completeness::Tally;
+
+/// A planned case and the verdict it has now.
+#[derive(Debug, Clone)]
+pub struct Planned {
+    /// Ours.
+    pub case_id: i64,
+    /// Full text of the key.
+    pub key: String,
+    /// Suite.
+    pub suite: Suite,
+    /// As stored.
+    pub verdict: Verdict,
+}
+
+/// Those cases of the run (all when absent), in the order of the manifest.
+pub async fn list_planned(
+    connection: &mut PgConnection,
+    run: &LockedRun,
+    case_ids: Option<&[i64]>,
+) -> sqlx::Result<Vec<Planned>> {
+    let rows = sqlx::query!(
+        "SELECT v.case_id, c.key, c.suite, v.verdict
+         FROM case_verdicts v JOIN cases c ON c.id = v.case_id
+         WHERE v.run_id = $1 AND ($2::bigint[] IS NULL OR v.case_id = ANY ($2))
+         ORDER BY v.position",
+        run.id,
+        case_ids
+    )
+    .fetch_all(connection)
+    .await?;
+    rows.into_iter()
+        .map(|row| {
+            Ok(Planned {
+                case_id: row.case_id,
+                key: row.key,
+                suite: word(&row.suite)?,
+                verdict: word(&row.verdict)?,
+            })
+        })
+        .collect()
+}
+
+/// A verdict to store.
+#[derive(Debug, Clone)]
+pub struct Judged {
+    /// Ours.
+    pub case_id: i64,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The outcome that stands for all attempts.
+    pub outcome: String,
+    /// How many there are.
+    pub attempts: i32,
+    /// Number of the attempt whose details are shown.
+    pub decisive_attempt: i32,
+    /// Its stage.
+    pub stage: Option<String>,
+    /// Its error class.
+    pub error_class: String,
+    /// Its first line.
+    pub message: String,
+    /// Overload it blames.
+    pub operator: Option<String>,
+    /// Sum over the attempts.
+    pub seconds: f64,
+    /// What it clusters by.
+    pub signature: Option<String>,
+    /// Run that last passed it.
+    pub baseline_run_id: Option<i64>,
+    /// Waiver that covers it.
+    pub waiver_id: Option<i64>,
+}
+
+/// Stores verdicts of cases with attempts.
+pub async fn store(
+    connection: &mut PgConnection,
+    run: &LockedRun,
+    judged: &[Judged],
+    now: DateTime<Utc>,
+) -> sqlx::Result<()> {
+    let texts = |of: &dyn Fn(&Judged) -> Option<String>| -> Vec<Option<String>> {
+        judged.iter().map(of).collect()
+    };
+    let case_ids: Vec<i64> = judged.iter().map(|j| j.case_id).collect();
+    let attempts: Vec<i32> = judged.iter().map(|j| j.attempts).collect();
+    let decisive: Vec<i32> = judged.iter().map(|j| j.decisive_attempt).collect();
+    let seconds: Vec<f64> = judged.iter().map(|j| j.seconds).collect();
+    let baselines: Vec<Option<i64>> = judged.iter().map(|j| j.baseline_run_id).collect();
+    let waivers: Vec<Option<i64>> = judged.iter().map(|j| j.waiver_id).collect();
+    sqlx::query!(
+        "UPDATE case_verdicts v SET
+             verdict = new.verdict, outcome = new.outcome, attempts = new.attempts,
+             decisive_attempt = new.decisive, stage = new.stage, error_class = new.error_class,
+             message = new.message, operator = new.operator, seconds = new.seconds,
+             signature = new.signature, baseline_run_id = new.baseline_run_id,
+             waiver_id = new.waiver_id, judged_at = $15
+         FROM UNNEST($2::bigint[], $3::text[], $4::text[], $5::integer[], $6::integer[],
+                     $7::text[], $8::text[], $9::text[], $10::text[], $11::double precision[],
+                     $12::text[], $13::bigint[], $14::bigint[])
+              AS new (case_id, verdict, outcome, attempts, decisive, stage, error_class, message,
+                      operator, seconds, signature, baseline_run_id, waiver_id)
+         WHERE v.run_id = $1 AND v.case_id = new.case_id",
+        run.id,
+        &case_ids,
+        &texts(&|j| Some(j.verdict.as_str().to_owned())) as &[Option<String>],
+        &texts(&|j| Some(j.outcome.clone())) as &[Option<String>],
+        &attempts,
+        &decisive,
+        &texts(&|j| j.stage.clone()) as &[Option<String>],
+        &texts(&|j| Some(j.error_class.clone())) as &[Option<String>],
+        &texts(&|j| Some(j.message.clone())) as &[Option<String>],
+        &texts(&|j| j.operator.clone()) as &[Option<String>],
+        &seconds,
+        &texts(&|j| j.signature.clone()) as &[Option<String>],
+        &baselines as &[Option<i64>],
+        &waivers as &[Option<i64>],
+        now
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Moves cases between verdicts in the tallies; `moves` are (suite, verdict, difference).
+pub async fn move_tallies(
+    connection: &mut PgConnection,
+    run: &LockedRun,
+    moves: &[(Suite, Verdict, i64)],
+) -> sqlx::Result<()> {
+    let suites: Vec<String> = moves.iter().map(|(s, ..)| s.as_str().to_owned()).collect();
+    let verdicts: Vec<String> = moves.iter().map(|(_, v, _)| v.as_str().to_owned()).collect();
+    let differences: Vec<i64> = moves.iter().map(|(.., difference)| *difference).collect();
+    // A row is made at 0 first, because a negative difference could not be inserted.
+    sqlx::query!(
+        "INSERT INTO run_tallies (run_id, suite, verdict, cases)
+         SELECT $1, suite, verdict, 0 FROM UNNEST($2::text[], $3::text[]) AS new (suite, verdict)
+         ON CONFLICT DO NOTHING",
+        run.id,
+        &suites,
+        &verdicts
+    )
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query!(
+        "UPDATE run_tallies t SET cases = t.cases + new.difference
+         FROM UNNEST($2::text[], $3::text[], $4::bigint[]) AS new (suite, verdict, difference)
+         WHERE t.run_id = $1 AND t.suite = new.suite AND t.verdict = new.verdict",
+        run.id,
+        &suites,
+        &verdicts,
+        &differences
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Cases per run, suite and verdict.
+pub async fn list_tallies(
+    db: impl PgExecutor<'_>,
+    run_ids: &[i64],
+) -> sqlx::Result<Vec<(i64, Suite, Verdict, u64)>> {
+    let rows = sqlx::query!(
+        "SELECT run_id, suite, verdict, cases FROM run_tallies
+         WHERE run_id = ANY ($1) AND cases > 0 ORDER BY run_id, suite, verdict",
+        run_ids
+    )
+    .fetch_all(db)
+    .await?;
+    rows.into_iter()
+        .map(|row| Ok((row.run_id, word(&row.suite)?, word(&row.verdict)?, count(row.cases))))
+        .collect()
+}
+
+/// Cases per verdict of one run, over all suites.
+pub async fn tally(db: impl PgExecutor<'_>, run_id: i64) -> sqlx::Result<Tally> {
+    let rows = list_tallies(db, &[run_id]).await?;
+    Ok(rows.into_iter().map(|(_, _, verdict, cases)| (verdict, cases)).collect())
+}

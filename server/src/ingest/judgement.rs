@@ -1,0 +1,97 @@
+//! Judges cases of a run that is locked: loads what judgement needs, stores what it says.
+
+use std::collections::{BTreeMap, HashMap};
+
+use chrono::{DateTime, Utc};
+use protocol::{Outcome, Suite, Verdict};
+use sqlx::PgConnection;
+
+use crate::db::attempts::{self, Summary};
+use crate::db::baselines::{self, Baseline};
+use crate::db::runs::LockedRun;
+use crate::db::verdicts::{self, Judged, Planned};
+use crate::db::waivers;
+use crate::error::Result;
+use crate::judge::baseline::History;
+use crate::judge::verdict::{judge, observe};
+use crate::judge::waiver::{Subject, Waiver, find_leave};
+
+/// Judges those cases (all when absent) over all their attempts, and keeps the tallies in step.
+pub async fn judge_cases(
+    connection: &mut PgConnection,
+    run: &LockedRun,
+    case_ids: Option<&[i64]>,
+    now: DateTime<Utc>,
+) -> Result<()> {
+    let planned = verdicts::list_planned(connection, run, case_ids).await?;
+    let mut by_case: HashMap<i64, Vec<Summary>> = HashMap::new();
+    for summary in attempts::list_summaries(connection, run, case_ids).await? {
+        by_case.entry(summary.case_id).or_default().push(summary);
+    }
+    let attempted: Vec<i64> = by_case.keys().copied().collect();
+    let baselines = baselines::find(connection, run, &attempted).await?;
+    let waivers = waivers::list_holding(&mut *connection, now.date_naive()).await?;
+
+    let mut judged = Vec::with_capacity(attempted.len());
+    let mut moves: BTreeMap<(Suite, Verdict), i64> = BTreeMap::new();
+    for case in &planned {
+        // A case without an attempt is `missing` from the moment it is planned.
+        let Some(attempts) = by_case.get(&case.case_id) else { continue };
+        let baseline = baselines.get(&case.case_id).copied();
+        let verdict = judge_case(run, case, attempts, baseline, &waivers, now);
+        if verdict.verdict != case.verdict {
+            *moves.entry((case.suite, case.verdict)).or_default() -= 1;
+            *moves.entry((case.suite, verdict.verdict)).or_default() += 1;
+        }
+        judged.push(verdict);
+    }
+    verdicts::store(connection, run, &judged, now).await?;
+    let moves: Vec<(Suite, Verdict, i64)> = moves
+        .into_iter()
+        .map(|((suite, verdict), difference)| (suite, verdict, difference))
+        .filter(|(.., difference)| *difference != 0)
+        .collect();
+    if !moves.is_empty() {
+        verdicts::move_tallies(connection, run, &moves).await?;
+    }
+    Ok(())
+}
+
+fn judge_case(
+    run: &LockedRun,
+    case: &Planned,
+    attempts: &[Summary],
+    baseline: Option<Baseline>,
+    waivers: &[Waiver],
+    now: DateTime<Utc>,
+) -> Judged {
+    let observed = observe(attempts.iter().map(|attempt| attempt.outcome));
+    let outcome = observed.outcome().unwrap_or(Outcome::Infra);
+    // Details are those of the first attempt that observed what stands for all of them.
+    let decisive = attempts
+        .iter()
+        .find(|attempt| attempt.outcome == outcome)
+        .expect("the outcome is that of an attempt");
+    let subject = Subject {
+        case: &case.key,
+        device_profile: &run.device_profile,
+        operator: decisive.operator.as_deref(),
+    };
+    let (leave, waiver_id) = find_leave(waivers, subject, observed, now.date_naive());
+    let history = baseline.map_or(History::New, |baseline| baseline.history);
+    Judged {
+        case_id: case.case_id,
+        verdict: judge(observed, history, leave),
+        outcome: outcome.as_str().to_owned(),
+        attempts: i32::try_from(attempts.len()).unwrap_or(i32::MAX),
+        decisive_attempt: decisive.attempt,
+        stage: decisive.stage.clone(),
+        error_class: decisive.error_class.clone(),
+        message: decisive.message.clone(),
+        operator: decisive.operator.clone(),
+        seconds: attempts.iter().map(|attempt| attempt.seconds).sum(),
+        signature: decisive.signature.clone(),
+        baseline_run_id: baseline.and_then(|baseline| baseline.passed_in),
+        waiver_id,
+    }
+}

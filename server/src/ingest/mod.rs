@@ -1,0 +1,44 @@
+//! Taking in what runners send: validated outside any transaction, then stored and judged inside
+//! one that holds the run's row, so that a batch is either wholly visible with its verdicts and
+//! tallies, or not at all.
+//!
+//! `announce` a run and its manifest; `results` a batch of attempts; `judgement` verdicts of the
+//! touched cases; `seal` the end of a run, by its runner or by silence.
+
+mod announce;
+mod judgement;
+mod results;
+mod seal;
+
+pub use announce::{create_run, put_manifest};
+pub use judgement::judge_cases;
+pub use results::post_results;
+pub use seal::{close_silent_runs, seal_run, void_run};
+
+use protocol::RunKey;
+use sqlx::PgConnection;
+
+use crate::db::runs::{self, LockedRun};
+use crate::error::{Error, Result};
+use crate::judge::completeness::Completeness;
+
+/// Locks the run, or says that there is none.
+async fn lock(connection: &mut PgConnection, key: &RunKey) -> Result<LockedRun> {
+    runs::lock(connection, key).await?.ok_or_else(|| Error::no_such("run", key))
+}
+
+/// A withdrawn run takes nothing in.
+fn refuse_void(run: &LockedRun) -> Result<()> {
+    if run.completeness == Some(Completeness::Void) {
+        return Err(Error::conflict(
+            format!("run `{}` was withdrawn", run.key),
+            "start a new run under another key",
+        ));
+    }
+    Ok(())
+}
+
+/// What PostgreSQL cannot store in `text` or `jsonb`: NUL, which becomes U+FFFD.
+fn storable(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
+}

@@ -1,0 +1,264 @@
+//! A batch of attempts: checked, stored, judged, all or nothing.
+
+use std::collections::{BTreeMap, HashMap};
+
+use protocol::ingest_api::{Attempt, MAX_BATCH_RESULTS, MAX_MESSAGE_BYTES, post_results};
+use protocol::{Outcome, RunKey};
+use sha2::{Digest as _, Sha256};
+use sqlx::PgConnection;
+
+use super::{judgement, storable};
+use crate::app::AppState;
+use crate::db::attempts::{self, NewAttempt};
+use crate::db::operators::{self, Touch};
+use crate::db::runs::{self, LockedRun};
+use crate::db::{manifests, verdicts};
+use crate::error::{Error, Result};
+use crate::judge::completeness::RunState;
+use crate::judge::signature::Signature;
+
+/// Most attempts at one case in one run.
+const MAX_ATTEMPT: u32 = 1_000;
+/// Longest error class, in bytes.
+const MAX_CLASS_BYTES: usize = 300;
+/// Longest overload name, in bytes; the schema has the same limit.
+const MAX_OVERLOAD_BYTES: usize = 300;
+
+/// Takes in a batch.
+pub async fn post_results(
+    state: &AppState,
+    key: &RunKey,
+    request: post_results::Request,
+) -> Result<post_results::Response> {
+    let batch = check(request)?;
+    let mut transaction = state.db.pool().begin().await?;
+    let run = super::lock(&mut transaction, key).await?;
+    super::refuse_void(&run)?;
+    if run.manifest_sha256.is_none() {
+        return Err(Error::conflict(
+            format!("run `{key}` has no manifest yet"),
+            "send the manifest before the first result",
+        ));
+    }
+    let case_ids = find_planned(&mut transaction, &run, &batch).await?;
+    let new: Vec<NewAttempt> = batch
+        .values()
+        .map(|checked| make_row(checked, case_ids[checked.attempt.case.as_str()]))
+        .collect::<Result<_>>()?;
+    let signatures: BTreeMap<String, Signature> =
+        new.iter().filter_map(|row| row.signature.clone()).map(|s| (s.id.clone(), s)).collect();
+    attempts::store_signatures(&mut transaction, &signatures).await?;
+    let now = state.clock.now();
+    let stored = attempts::store(&mut transaction, &run, &new, now).await?;
+    if stored.len() < new.len() {
+        refuse_clashes(&mut transaction, &run, &new, &batch).await?;
+    }
+    let response = post_results::Response {
+        stored: stored.len() as u64,
+        replayed: (new.len() - stored.len()) as u64,
+    };
+    if !stored.is_empty() {
+        let touches = find_touches(&batch, &case_ids, &stored);
+        operators::store_touches(&mut transaction, &run, &touches).await?;
+        let mut touched: Vec<i64> = stored.iter().map(|(case_id, _)| *case_id).collect();
+        touched.sort_unstable();
+        touched.dedup();
+        judgement::judge_cases(&mut transaction, &run, Some(&touched), now).await?;
+        let count = i64::try_from(stored.len()).unwrap_or(i64::MAX);
+        runs::note_attempts(&mut transaction, &run, count, now).await?;
+        if run.state == RunState::Sealed {
+            let worth = verdicts::tally(&mut *transaction, run.id).await?.completeness();
+            runs::correct_completeness(&mut transaction, &run, worth).await?;
+        }
+    }
+    transaction.commit().await?;
+    Ok(response)
+}
+
+/// An attempt with the hash of its body.
+struct Checked {
+    attempt: Attempt,
+    body_sha256: Vec<u8>,
+}
+
+/// By case and number, each once, in that order.
+type Batch = BTreeMap<(String, u32), Checked>;
+
+fn check(request: post_results::Request) -> Result<Batch> {
+    if request.results.len() > MAX_BATCH_RESULTS {
+        return Err(Error::bad_request(
+            format!("`results` has {} attempts", request.results.len()),
+            format!("send at most {MAX_BATCH_RESULTS} in one request"),
+        ));
+    }
+    let mut batch = Batch::new();
+    for (number, attempt) in request.results.into_iter().enumerate() {
+        check_attempt(number, &attempt)?;
+        let body = serde_json::to_vec(&attempt).map_err(anyhow::Error::from)?;
+        let body_sha256 = Sha256::digest(&body).to_vec();
+        let key = (attempt.case.as_str().to_owned(), attempt.attempt);
+        if let Some(other) = batch.get(&key)
+            && other.body_sha256 != body_sha256
+        {
+            return Err(clash(&key.0, key.1));
+        }
+        batch.insert(key, Checked { attempt, body_sha256 });
+    }
+    Ok(batch)
+}
+
+fn clash(case: &str, attempt: u32) -> Error {
+    Error::conflict(
+        format!("attempt {attempt} at `{case}` exists with another body"),
+        "number a retry as a new attempt; two runs must not share a run key",
+    )
+}
+
+fn check_attempt(number: usize, attempt: &Attempt) -> Result<()> {
+    let bad = |field: &str, problem: &str, hint: &str| {
+        Err(Error::bad_request(format!("`results[{number}].{field}` {problem}"), hint))
+    };
+    if !(1..=MAX_ATTEMPT).contains(&attempt.attempt) {
+        return bad("attempt", "is not from 1 to 1000", "number attempts from 1");
+    }
+    if !attempt.seconds.is_finite() || attempt.seconds < 0.0 {
+        return bad("seconds", "is not a length of time", "send finite seconds, 0 or more");
+    }
+    if attempt.error_class.len() > MAX_CLASS_BYTES {
+        return bad("error_class", "is longer than 300 bytes", "send the class, not the message");
+    }
+    if (attempt.outcome == Outcome::Skipped) != attempt.evidence.skip_reason.is_some() {
+        return bad(
+            "evidence.skip_reason",
+            "does not go with the outcome",
+            "a skipped attempt, and no other, has a reason from the closed list",
+        );
+    }
+    let evidence = &attempt.evidence;
+    let named = evidence.operators.iter().flat_map(BTreeMap::keys);
+    let named = named.chain(&evidence.fallback_operators).chain(&attempt.operator);
+    let mut named = named.chain(evidence.last_operator.iter().map(|last| &last.overload));
+    if named.any(|name| name.is_empty() || name.len() > MAX_OVERLOAD_BYTES || name.contains('\0')) {
+        return bad(
+            "evidence",
+            "names an operator with nothing, with more than 300 bytes, or with NUL",
+            "name overloads as `aten::add.Tensor`",
+        );
+    }
+    Ok(())
+}
+
+/// Our ids of the batch's cases, every one of which must have been planned.
+async fn find_planned(
+    connection: &mut PgConnection,
+    run: &LockedRun,
+    batch: &Batch,
+) -> Result<HashMap<String, i64>> {
+    let mut keys: Vec<String> = batch.keys().map(|(case, _)| case.clone()).collect();
+    keys.dedup();
+    let planned = manifests::find_planned(connection, run, &keys).await?;
+    let strangers: Vec<&String> = keys.iter().filter(|key| !planned.contains_key(*key)).collect();
+    if let Some(first) = strangers.first() {
+        return Err(Error::bad_request(
+            format!(
+                "`{first}` is not in the manifest of run `{}` ({} of {} cases are not)",
+                run.key,
+                strangers.len(),
+                keys.len()
+            ),
+            "a result needs a planned case; plan it in a run of its own",
+        ));
+    }
+    Ok(planned)
+}
+
+fn make_row(checked: &Checked, case_id: i64) -> Result<NewAttempt> {
+    let Checked { attempt, body_sha256 } = checked;
+    let message = shorten(&storable(&attempt.message));
+    let error_class = storable(&attempt.error_class);
+    let operator = blamed(attempt).map(str::to_owned);
+    let signature =
+        Signature::new(attempt.outcome, attempt.stage, &error_class, operator.as_deref(), &message);
+    Ok(NewAttempt {
+        case_id,
+        attempt: i32::try_from(attempt.attempt).map_err(anyhow::Error::from)?,
+        outcome: attempt.outcome,
+        stage: attempt.stage,
+        error_class,
+        message,
+        operator,
+        started_at: attempt.started_at,
+        seconds: attempt.seconds,
+        evidence: serde_json::to_string(&attempt.evidence).map_err(anyhow::Error::from)?,
+        body_sha256: body_sha256.clone(),
+        signature,
+    })
+}
+
+/// The overload to blame: named by the error, or else the last one entered.
+fn blamed(attempt: &Attempt) -> Option<&str> {
+    if attempt.outcome == Outcome::Pass {
+        return None;
+    }
+    let last = attempt.evidence.last_operator.as_ref().map(|last| last.overload.as_str());
+    attempt.operator.as_deref().or(last)
+}
+
+/// At most [`MAX_MESSAGE_BYTES`], cut between characters.
+fn shorten(text: &str) -> String {
+    let mut end = text.len().min(MAX_MESSAGE_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].to_owned()
+}
+
+/// Attempts that were there already must have the same body.
+async fn refuse_clashes(
+    connection: &mut PgConnection,
+    run: &LockedRun,
+    new: &[NewAttempt],
+    batch: &Batch,
+) -> Result<()> {
+    let case_ids: Vec<i64> = new.iter().map(|row| row.case_id).collect();
+    let stored: HashMap<(i64, i32), Vec<u8>> = attempts::list_hashes(connection, run, &case_ids)
+        .await?
+        .into_iter()
+        .map(|(case_id, attempt, hash)| ((case_id, attempt), hash))
+        .collect();
+    for (row, (case, attempt)) in new.iter().zip(batch.keys()) {
+        if stored.get(&(row.case_id, row.attempt)) != Some(&row.body_sha256) {
+            return Err(clash(case, *attempt));
+        }
+    }
+    Ok(())
+}
+
+/// Which overloads the newly stored attempts touched.
+fn find_touches(
+    batch: &Batch,
+    case_ids: &HashMap<String, i64>,
+    stored: &[(i64, i32)],
+) -> BTreeMap<(String, i64), Touch> {
+    let stored: std::collections::HashSet<&(i64, i32)> = stored.iter().collect();
+    let mut touches: BTreeMap<(String, i64), Touch> = BTreeMap::new();
+    for checked in batch.values() {
+        let attempt = &checked.attempt;
+        let case_id = case_ids[attempt.case.as_str()];
+        if !i32::try_from(attempt.attempt).is_ok_and(|n| stored.contains(&(case_id, n))) {
+            continue;
+        }
+        for (overload, calls) in attempt.evidence.operators.iter().flatten() {
+            let touch = touches.entry((overload.clone(), case_id)).or_default();
+            let calls = i64::try_from(*calls).unwrap_or(i64::MAX);
+            touch.calls = touch.calls.max(Some(calls));
+        }
+        for overload in &attempt.evidence.fallback_operators {
+            touches.entry((overload.clone(), case_id)).or_default().fell_back = true;
+        }
+        if let Some(overload) = blamed(attempt) {
+            touches.entry((overload.to_owned(), case_id)).or_default().blamed = true;
+        }
+    }
+    touches
+}

@@ -1,0 +1,99 @@
+//! The end of a run: by its runner, by silence, or by a person who withdraws it.
+
+use std::time::Duration;
+
+use protocol::RunKey;
+use protocol::ingest_api::seal_run;
+use serde_json::json;
+
+use super::judgement;
+use crate::app::AppState;
+use crate::db::runs::{self, SealedBy};
+use crate::db::tokens::Caller;
+use crate::db::{audit, verdicts};
+use crate::error::{Error, Result};
+use crate::judge::completeness::RunState;
+
+/// Seals a run; repeatable. Refused while attempts that the runner has sent are not here.
+pub async fn seal_run(
+    state: &AppState,
+    key: &RunKey,
+    request: seal_run::Request,
+) -> Result<seal_run::Response> {
+    let mut transaction = state.db.pool().begin().await?;
+    let run = super::lock(&mut transaction, key).await?;
+    super::refuse_void(&run)?;
+    if run.manifest_sha256.is_none() {
+        return Err(Error::conflict(
+            format!("run `{key}` has no manifest yet"),
+            "send the manifest and the results before the seal",
+        ));
+    }
+    if run.attempts < request.attempts {
+        return Err(Error::conflict(
+            format!(
+                "run `{key}` has {} attempts here, and the seal says {}",
+                run.attempts, request.attempts
+            ),
+            "send the results that were lost again, then seal",
+        ));
+    }
+    let now = state.clock.now();
+    // Judged once more as a whole: an earlier run may have been sealed since a case was judged.
+    judgement::judge_cases(&mut transaction, &run, None, now).await?;
+    let tally = verdicts::tally(&mut *transaction, run.id).await?;
+    let worth = tally.completeness();
+    let by = SealedBy::Runner(request.finished_at);
+    runs::seal(&mut transaction, &run, by, worth, now).await?;
+    transaction.commit().await?;
+    Ok(seal_run::Response {
+        completeness: worth.as_str().to_owned(),
+        planned: tally.planned(),
+        judged: tally.judged(),
+        missing: tally.count(protocol::Verdict::Missing),
+    })
+}
+
+/// Seals runs of which nothing was heard for `silence`, so that a runner that died leaves an
+/// incomplete run and not one that runs for ever. Answers how many.
+pub async fn close_silent_runs(state: &AppState, silence: Duration) -> Result<usize> {
+    let now = state.clock.now();
+    let silence = chrono::Duration::from_std(silence).map_err(anyhow::Error::from)?;
+    let before = now - silence;
+    let mut closed = 0;
+    for key in runs::list_silent(state.db.pool(), before).await? {
+        let key: RunKey = key.parse().map_err(anyhow::Error::from)?;
+        let mut transaction = state.db.pool().begin().await?;
+        let run = super::lock(&mut transaction, &key).await?;
+        // It may have been sealed between the list and the lock; or be heard of, which is why the
+        // list is asked again with the row locked.
+        let still = runs::list_silent(&mut *transaction, before).await?;
+        if run.state == RunState::Sealed || !still.iter().any(|silent| silent == key.as_str()) {
+            continue;
+        }
+        judgement::judge_cases(&mut transaction, &run, None, now).await?;
+        let worth = verdicts::tally(&mut *transaction, run.id).await?.completeness();
+        runs::seal(&mut transaction, &run, SealedBy::Silence, worth, now).await?;
+        transaction.commit().await?;
+        tracing::warn!(run = %key, %worth, "closed after silence");
+        closed += 1;
+    }
+    Ok(closed)
+}
+
+/// Withdraws a run, with a reason that goes to the audit log.
+pub async fn void_run(state: &AppState, caller: &Caller, key: &RunKey, reason: &str) -> Result<()> {
+    if reason.trim().len() < 10 {
+        return Err(Error::bad_request(
+            "`reason` is shorter than 10 characters",
+            "say why the run must not count, for whoever looks at it in a year",
+        ));
+    }
+    let mut transaction = state.db.pool().begin().await?;
+    let run = super::lock(&mut transaction, key).await?;
+    runs::void(&mut transaction, &run, state.clock.now()).await?;
+    let detail = json!({ "reason": super::storable(reason) });
+    audit::record(&mut *transaction, Some(caller), "run.void", key.as_str(), detail).await?;
+    transaction.commit().await?;
+    Ok(())
+}
