@@ -348,6 +348,9 @@ fn place_16(bits: u16) -> i64 {
 /// to even, in one rounding: by way of `f32`, as the `half` crate goes, there would be two.
 #[inline(always)]
 fn place_narrow(value: f64, mantissa_bits: u32, smallest_exponent: i64) -> i64 {
+    if !value.is_finite() {
+        return 0;
+    }
     let exponent = ((value.to_bits() >> 52) & 0x7ff).cast_signed() - 1023;
     let exponent = exponent.max(smallest_exponent);
     let shift = i64::from(mantissa_bits) - exponent;

@@ -8,6 +8,8 @@
 
 use std::ops::Range;
 
+use protocol::Tolerance;
+
 use super::elements::{Element, Kind};
 use super::figures::{Summary, Worst};
 use super::kernel::{all_finite, pass};
@@ -283,12 +285,33 @@ fn scan_complex(pair: &Pair<'_>, start: usize, chunk: &Chunk, summary: &mut Summ
         let (real, imaginary) = ((a[0] - e[0]).abs(), (a[1] - e[1]).abs());
         let distance = real.hypot(imaginary);
         let modulus = e[0].hypot(e[1]);
-        let excess = distance - pair.tolerance.allowed(modulus);
+        let excess = if modulus.is_finite() {
+            distance - pair.tolerance.allowed(modulus)
+        } else {
+            scaled_excess(*a, *e, pair.tolerance)
+        };
         summary.finite += 1;
         summary.mismatched += u64::from(excess > 0.0);
-        summary.note_distance(distance, (modulus > 0.0).then(|| distance / modulus));
+        summary.note_distance(distance, relative(*a, *e));
         let part = usize::from(imaginary > real);
         let index = ((start + chunk.original(position * 2)) / 2) as u64;
         summary.note_worst(distance, excess, Worst { index, actual: a[part], expected: e[part] });
     }
+}
+
+/// The excess of huge numbers, whose modulus is over the range though their parts are not: an
+/// infinite allowance would let anything pass. A quarter of everything is within the range.
+fn scaled_excess(a: [f64; 2], e: [f64; 2], tolerance: Tolerance) -> f64 {
+    let quarter = Tolerance { rtol: tolerance.rtol, atol: tolerance.atol / 4.0 };
+    let distance = (a[0] / 4.0 - e[0] / 4.0).hypot(a[1] / 4.0 - e[1] / 4.0);
+    distance - quarter.allowed((e[0] / 4.0).hypot(e[1] / 4.0))
+}
+
+/// Distance over modulus, where that is defined.
+fn relative(a: [f64; 2], e: [f64; 2]) -> Option<f64> {
+    // Scaled only where it must be: small numbers would lose bits.
+    let scale = if e[0].abs().max(e[1].abs()) > 1e300 { 0.25 } else { 1.0 };
+    let distance = (a[0] * scale - e[0] * scale).hypot(a[1] * scale - e[1] * scale);
+    let modulus = (e[0] * scale).hypot(e[1] * scale);
+    (modulus > 0.0).then(|| distance / modulus)
 }

@@ -230,15 +230,12 @@ impl Comparer<'_> {
                 name(expected)
             ));
         }
-        let is_float = expected.dtype.as_deref() == Some("float");
-        let numbers = (leaf::scalar_number(&actual.value), leaf::scalar_number(&expected.value));
-        let equal = match (self.rule, numbers) {
-            (Rule::Metadata | Rule::Statistical, _) => true,
-            (Rule::Close, (Some(a), Some(e))) if is_float => {
-                is_close(a, e, self.table.tolerance(self.class, "float32")?)
+        let equal = match self.rule {
+            Rule::Metadata | Rule::Statistical => true,
+            Rule::Exact => scalars_agree(actual, expected, Tolerance::EXACT),
+            Rule::Close => {
+                scalars_agree(actual, expected, self.table.tolerance(self.class, "float32")?)
             }
-            (Rule::Exact, (Some(a), Some(e))) if is_float => is_close(a, e, Tolerance::EXACT),
-            (Rule::Close | Rule::Exact, _) => actual.value == expected.value,
         };
         if !equal {
             self.findings.wrong(format!(
@@ -259,6 +256,22 @@ impl Comparer<'_> {
                 short(&expected.value)
             ));
         }
+    }
+}
+
+/// Whether two scalars agree: floats and the parts of complex numbers by the tolerance, anything
+/// else by equality.
+fn scalars_agree(actual: &Leaf, expected: &Leaf, tolerance: Tolerance) -> bool {
+    let close = |(actual, expected): (&serde_json::Value, &serde_json::Value)| {
+        let numbers = (leaf::scalar_number(actual), leaf::scalar_number(expected));
+        matches!(numbers, (Some(actual), Some(expected)) if is_close(actual, expected, tolerance))
+    };
+    match (expected.dtype.as_deref(), &actual.value, &expected.value) {
+        (Some("float"), actual, expected) => close((actual, expected)),
+        (Some("complex"), serde_json::Value::Array(actual), serde_json::Value::Array(expected)) => {
+            actual.len() == expected.len() && actual.iter().zip(expected).all(close)
+        }
+        (_, actual, expected) => actual == expected,
     }
 }
 
