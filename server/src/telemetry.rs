@@ -4,10 +4,10 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::LogFormat;
 
-/// Starts logging; call once.
-pub fn start(format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn,hyper=warn"));
+/// Starts logging; call once. A `quiet` command says only what is wrong, unless `RUST_LOG` asks.
+pub fn start(format: LogFormat, quiet: bool) {
+    let default = if quiet { "warn" } else { "info,sqlx=warn,hyper=warn" };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // A second call can only come from a test; the first subscriber then stays.
     let _ = match format {

@@ -66,7 +66,7 @@ pub fn normalise(message: &str) -> String {
     while let Some(next) = rest.chars().next() {
         let (replacement, length) = if let Some(length) = address_length(rest) {
             ("<address>", length)
-        } else if !before.is_alphanumeric() && !before.is_ascii_punctuation_in_path() {
+        } else if !before.is_alphanumeric() && !continues_path(before) {
             match path_length(rest) {
                 Some(length) => ("<path>", length),
                 None => number_length(rest, before).map_or(("", 0), |length| ("<n>", length)),
@@ -87,15 +87,9 @@ pub fn normalise(message: &str) -> String {
     out.chars().take(300).collect()
 }
 
-trait PathPunctuation {
-    /// Characters after which `/` continues something rather than starting a path.
-    fn is_ascii_punctuation_in_path(self) -> bool;
-}
-
-impl PathPunctuation for char {
-    fn is_ascii_punctuation_in_path(self) -> bool {
-        matches!(self, '/' | '.' | '_' | '-' | '>')
-    }
+/// Characters after which `/` continues something rather than starting a path.
+fn continues_path(before: char) -> bool {
+    matches!(before, '/' | '.' | '_' | '-' | '>')
 }
 
 fn address_length(text: &str) -> Option<usize> {

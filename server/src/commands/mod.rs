@@ -1,0 +1,92 @@
+//! What each command does, and how a failure is shown: message, blank line, `hint:`, exit code 1
+//! (2 for bad usage, which clap gives).
+
+mod serve;
+mod token;
+mod with_database;
+
+use std::process::ExitCode;
+
+use crate::args::{Args, Command, DatabaseArgs, LogFormat};
+use crate::db::Db;
+use crate::embedded::{Embedded, Use};
+use crate::trouble;
+
+/// Does what the arguments say.
+pub fn main(args: Args) -> ExitCode {
+    let command = args.command.unwrap_or(Command::Serve(args.serve));
+    let log_format = match &command {
+        Command::Serve(serve) => serve.log_format,
+        Command::Token(_) | Command::WithDatabase(_) => LogFormat::Text,
+    };
+    let quiet = !matches!(command, Command::Serve(_));
+    crate::telemetry::start(log_format, quiet);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&anyhow::Error::from(error).context("starting threads")),
+    };
+    let code = runtime.block_on(run(command)).unwrap_or_else(|error| fail(&error));
+    // A blocking read that nobody waits for must not keep the process.
+    runtime.shutdown_background();
+    code
+}
+
+#[expect(clippy::print_stderr, reason = "the last word to the person who started it")]
+fn fail(error: &anyhow::Error) -> ExitCode {
+    eprintln!("{}", trouble::describe(error));
+    ExitCode::FAILURE
+}
+
+async fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Serve(args) => serve::run(args).await,
+        Command::Token(args) => token::run(args.command).await,
+        Command::WithDatabase(args) => with_database::run(args).await,
+    }
+}
+
+/// The database that the settings name, and the private one when it is that.
+struct Opened {
+    db: Db,
+    embedded: Option<Embedded>,
+}
+
+impl Opened {
+    async fn open(args: &DatabaseArgs, purpose: Use) -> anyhow::Result<Self> {
+        let embedded = match args.url() {
+            Some(_) => None,
+            None => {
+                let args = args.clone();
+                Some(tokio::task::spawn_blocking(move || Embedded::open(&args, purpose)).await??)
+            }
+        };
+        let url = match (&embedded, args.url()) {
+            (Some(embedded), _) => embedded.url(),
+            (None, url) => url.unwrap_or_default().to_owned(),
+        };
+        let opened = async {
+            let db = Db::connect(&url, args.database_connections).await?;
+            db.migrate().await?;
+            Ok(db)
+        };
+        match opened.await {
+            Ok(db) => Ok(Self { db, embedded }),
+            Err(error) => {
+                close(embedded).await?;
+                Err(error)
+            }
+        }
+    }
+
+    async fn close(self) -> anyhow::Result<()> {
+        self.db.pool().close().await;
+        close(self.embedded).await
+    }
+}
+
+async fn close(embedded: Option<Embedded>) -> anyhow::Result<()> {
+    match embedded {
+        Some(embedded) => tokio::task::spawn_blocking(move || embedded.close()).await?,
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,70 @@
+//! `server serve`: opens everything, serves until SIGINT or SIGTERM, closes everything.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::Opened;
+use crate::app::{self, AppState, Settings};
+use crate::args::ServeArgs;
+use crate::clock::Clock;
+use crate::embedded::Use;
+use crate::tasks;
+use crate::trouble::OrTrouble as _;
+
+pub(super) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
+    // What can be wrong cheaply is looked at first.
+    let listener = tokio::net::TcpListener::bind(args.listen).await.or_trouble(
+        format!("cannot listen on `{}`", args.listen),
+        "another program may have the port; choose another one with `--listen`",
+    )?;
+    let address = listener.local_addr()?;
+    let stop = CancellationToken::new();
+    let signals = tokio::spawn(stop_on_signal(stop.clone()));
+    let opened = Opened::open(&args.database, Use::Server).await?;
+    let settings = Settings {
+        public_url: args.public_url.map_or_else(
+            || format!("http://{address}"),
+            |url| url.trim_end_matches('/').to_owned(),
+        ),
+        reads: args.reads,
+        ingest_limit: args.ingest_limit,
+    };
+    let state = AppState::new(opened.db.clone(), Clock::system(), settings);
+    let silence = Duration::from_secs(u64::from(args.silence_hours) * 3600);
+    let closing = tokio::spawn(tasks::close_runs::run(state.clone(), silence, stop.clone()));
+    tracing::info!("serving on http://{address}");
+    let drain = Duration::from_secs(args.drain_seconds);
+    let served = app::serve(listener, state, stop.clone(), drain).await;
+    stop.cancel();
+    let _ = closing.await;
+    signals.abort();
+    opened.close().await?;
+    served?;
+    tracing::info!("stopped");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The first SIGINT or SIGTERM starts the orderly end; a second one ends at once.
+async fn stop_on_signal(stop: CancellationToken) {
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        tracing::error!("signals cannot be watched; stop this server with SIGKILL");
+        return;
+    };
+    for first in [true, false] {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        if first {
+            tracing::info!("stopping: requests in flight may end");
+            stop.cancel();
+        }
+    }
+    tracing::warn!("ending at once");
+    std::process::exit(130);
+}
