@@ -18,6 +18,7 @@ pub mod ids;
 pub mod ingest_api;
 pub mod number;
 pub mod outcome;
+pub mod query;
 pub mod tolerance;
 pub mod verdict;
 pub mod worker_link;

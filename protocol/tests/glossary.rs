@@ -1,5 +1,7 @@
 //! Every word of every shared enum stands in the glossary.
 
+#![expect(clippy::unwrap_used, reason = "a test")]
+
 use protocol::{Direction, Mode, Outcome, SkipReason, Stage, Suite, Verdict};
 
 #[test]

@@ -2,6 +2,8 @@
 //!
 //! To accept a deliberate change: `UPDATE_WIRE=1 cargo test -p protocol --test wire`.
 
+#![expect(clippy::unwrap_used, reason = "a test")]
+
 use std::fmt::Debug;
 use std::path::PathBuf;
 
