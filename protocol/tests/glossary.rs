@@ -1,7 +1,5 @@
 //! Every word of every shared enum stands in the glossary.
 
-#![expect(clippy::unwrap_used, reason = "a test")]
-
 use protocol::{Direction, Mode, Outcome, SkipReason, Stage, Suite, Verdict};
 
 #[test]
