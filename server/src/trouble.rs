@@ -45,15 +45,35 @@ impl<T, E: Into<anyhow::Error>> OrTrouble<T> for Result<T, E> {
 pub fn describe(error: &anyhow::Error) -> String {
     let hint = error.downcast_ref::<Trouble>().map(|trouble| trouble.hint.as_str());
     match hint {
-        Some(hint) if !hint.is_empty() => format!("error: {error:#}\n\nhint: {hint}"),
-        _ => format!("error: {error:#}"),
+        Some(hint) if !hint.is_empty() => format!("error: {}\n\nhint: {hint}", causes(error)),
+        _ => format!("error: {}", causes(error)),
     }
+}
+
+/// The message and its causes; a cause that the one before has quoted is not said again.
+fn causes(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use anyhow::Context as _;
+
+    #[test]
+    fn a_quoted_cause_is_said_once() {
+        let error = anyhow::anyhow!("no such host").context("failed: no such host");
+        assert_eq!(describe(&error), "error: failed: no such host");
+    }
 
     #[test]
     fn the_hint_comes_last_and_survives_more_context() {

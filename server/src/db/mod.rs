@@ -7,9 +7,10 @@
 use std::str::FromStr as _;
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::Connection as _;
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 
-use crate::trouble::OrTrouble as _;
+use crate::trouble::{OrTrouble as _, Trouble};
 
 pub mod attempts;
 pub mod audit;
@@ -20,6 +21,9 @@ pub mod runs;
 pub mod tokens;
 pub mod verdicts;
 pub mod waivers;
+
+/// Longest wait for a connection, new or from the pool.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The pool of connections. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -34,23 +38,32 @@ impl Db {
 
     /// Connects, failing soon and with a hint when that cannot work.
     pub async fn connect(url: &str, connections: u32) -> anyhow::Result<Self> {
-        let options = PgConnectOptions::from_str(url).or_trouble(
-            "`DATABASE_URL` is not a PostgreSQL address",
-            "it looks like `postgres://user:password@host:5432/database`; without it the server \
-             uses a private database of its own",
-        )?;
+        const NOT_AN_ADDRESS: &str = "`DATABASE_URL` is not a PostgreSQL address";
+        const WHAT_ONE_IS: &str = "it looks like `postgres://user:password@host:5432/database`; \
+                                   without it the server uses a private database of its own";
+        // The driver takes any scheme.
+        if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+            return Err(Trouble::error(NOT_AN_ADDRESS, WHAT_ONE_IS));
+        }
+        let options = PgConnectOptions::from_str(url).or_trouble(NOT_AN_ADDRESS, WHAT_ONE_IS)?;
         let place = format!("{}:{}", options.get_host(), options.get_port());
         let options = options.application_name("torchtpu-conformance");
+        let unreachable = format!("the database at `{place}` cannot be reached");
+        let hint = "check that it runs and that the user, password and database in \
+                    `DATABASE_URL` are right";
+        // One connection by itself first: the pool would try again until its time is over, and
+        // then say only that.
+        let first = tokio::time::timeout(CONNECT_TIMEOUT, PgConnection::connect_with(&options));
+        match first.await {
+            Ok(connected) => connected.or_trouble(&unreachable, hint)?.close().await?,
+            Err(_) => return Err(Trouble::error(format!("{unreachable}: no answer"), hint)),
+        }
         let pool = PgPoolOptions::new()
             .max_connections(connections)
-            .acquire_timeout(Duration::from_secs(10))
+            .acquire_timeout(CONNECT_TIMEOUT)
             .connect_with(options)
             .await
-            .or_trouble(
-                format!("the database at `{place}` cannot be reached"),
-                "check that it runs and that the user, password and database in `DATABASE_URL` \
-                 are right",
-            )?;
+            .or_trouble(&unreachable, hint)?;
         Ok(Self(pool))
     }
 

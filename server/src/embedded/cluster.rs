@@ -195,8 +195,7 @@ impl Cluster {
     fn find_running(&self) -> anyhow::Result<Option<Pid>> {
         let path = self.data.join("postmaster.pid");
         let Some(status) = PidFile::read(&path) else { return Ok(None) };
-        let directory = std::fs::read_link(format!("/proc/{}/cwd", status.pid));
-        if directory.is_ok_and(|directory| directory == self.data) {
+        if serves(status.pid, &self.data) {
             return Ok(Some(status.pid));
         }
         tracing::warn!(pid = %status.pid, "removing a stale `postmaster.pid`");
@@ -252,7 +251,7 @@ impl Cluster {
             let _ = kill(postmaster.pid, signal);
             let deadline = Instant::now() + STOP_TIMEOUT;
             while Instant::now() < deadline {
-                if postmaster.has_ended() {
+                if postmaster.has_ended(&self.data) {
                     return Ok(());
                 }
                 std::thread::sleep(POLL);
@@ -267,12 +266,19 @@ impl Cluster {
 }
 
 impl Postmaster {
-    fn has_ended(&mut self) -> bool {
+    /// An adopted one is not our child. Asking whether its number exists would not do: nobody may
+    /// have waited for it, and then it exists for ever, doing nothing.
+    fn has_ended(&mut self, data: &Path) -> bool {
         match &mut self.child {
             Some(child) => matches!(child.try_wait(), Ok(Some(_)) | Err(_)),
-            None => kill(self.pid, None).is_err(),
+            None => !serves(self.pid, data),
         }
     }
+}
+
+/// Whether the process is alive and works in the data directory, as every postmaster does.
+fn serves(pid: Pid, data: &Path) -> bool {
+    std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|directory| directory == data)
 }
 
 /// What `postmaster.pid` says.

@@ -11,7 +11,7 @@ mod cluster;
 mod owner;
 mod programs;
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -136,9 +136,12 @@ fn open_lock(path: &Path) -> anyhow::Result<File> {
 
 fn lock_server(base: &Path) -> anyhow::Result<File> {
     let file = open_lock(&base.join("server.lock"))?;
-    file.try_lock().or_trouble(
-        format!("another server uses the data directory `{}`", base.display()),
-        "stop it, or choose another one with `--data-dir`",
-    )?;
-    Ok(file)
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Trouble::error(
+            format!("another server uses the data directory `{}`", base.display()),
+            "stop it, or choose another one with `--data-dir`",
+        )),
+        Err(TryLockError::Error(error)) => Err(error).context("locking the data directory"),
+    }
 }

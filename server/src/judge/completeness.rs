@@ -36,6 +36,20 @@ impl Tally {
         *self.0.entry(verdict).or_default() += cases;
     }
 
+    /// Gives one case another verdict.
+    pub fn move_case(&mut self, from: Verdict, to: Verdict) {
+        if let Some(cases) = self.0.get_mut(&from) {
+            *cases = cases.saturating_sub(1);
+        }
+        self.add(to, 1);
+    }
+
+    /// Cases per verdict, without the verdicts that none has.
+    #[must_use]
+    pub fn counts(&self) -> std::collections::BTreeMap<Verdict, u64> {
+        self.0.iter().filter(|(_, cases)| **cases > 0).map(|(v, c)| (*v, *c)).collect()
+    }
+
     /// Cases with that verdict.
     #[must_use]
     pub fn count(&self, verdict: Verdict) -> u64 {
