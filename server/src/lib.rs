@@ -2,8 +2,8 @@
 //!
 //! `args` every setting; `commands` what each command does; `app` the router, its layers and the
 //! state handlers share; `error` one error with two faces; `extract` what a handler may take;
-//! `api` JSON endpoints; `pages` HTML; `judge` pure judgement, no SQL and no async; `ingest` what runners send, stored
-//! and judged; `db` all SQL;
+//! `api` JSON endpoints; `pages` HTML, with `charts` and `filters`; `judge` pure judgement, no SQL
+//! and no async; `ingest` what runners send, stored and judged; `db` all SQL;
 //! `tasks` periodic jobs; `embedded` the private database used when no `DATABASE_URL` is set.
 //!
 //! What the words mean is in `docs/glossary.md`; what crosses the wire is in the crate `protocol`.
@@ -11,12 +11,14 @@
 pub mod api;
 pub mod app;
 pub mod args;
+pub mod charts;
 pub mod clock;
 pub mod commands;
 pub mod db;
 pub mod embedded;
 pub mod error;
 pub mod extract;
+pub mod filters;
 pub mod ingest;
 pub mod judge;
 pub mod pages;

@@ -1,12 +1,40 @@
-//! HTML pages: one file per page, each with its `router()`.
+//! HTML pages: one file per page, each with its `router()`. Rows come from `db::read_*`, verdicts
+//! from the judge by way of the tables; templates compute nothing.
+//!
+//! Shared: `view` marks, links and forms; `count` sums of cases; `rows` lines of tables; `scope`
+//! which runs a page looks at; `evidence` and `ansi` what a case page shows of an attempt.
 
 use axum::Router;
 
 use crate::app::AppState;
 
+pub mod ansi;
+pub mod assets;
+pub mod case;
+pub mod count;
 pub mod error;
+pub mod evidence;
+pub mod home;
+pub mod model;
+pub mod models;
+pub mod operator;
+pub mod operators;
+pub mod rows;
+pub mod run;
+pub mod runs;
+pub mod scope;
+pub mod view;
 
 /// Every page.
 pub fn router() -> Router<AppState> {
     Router::new()
+        .merge(assets::router())
+        .merge(home::router())
+        .merge(runs::router())
+        .merge(run::router())
+        .merge(case::router())
+        .merge(operators::router())
+        .merge(operator::router())
+        .merge(models::router())
+        .merge(model::router())
 }

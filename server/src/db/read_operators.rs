@@ -1,0 +1,248 @@
+//! Queries of the operator and model pages: counts by subject and variant, and which overloads
+//! which cases dispatched.
+//!
+//! All of them take (run, suite) pairs, read in parallel: a page shows the newest run of every
+//! suite, and these may be different runs.
+
+use protocol::{Dtype, Mode, Outcome, Suite, Verdict};
+use sqlx::PgExecutor;
+
+use super::read_words::Word;
+
+/// Cases of one subject, variant, verdict and outcome.
+#[derive(Debug, Clone)]
+pub struct SubjectCount {
+    /// The suite.
+    pub suite: Word<Suite>,
+    /// The subject without sample number or size.
+    pub subject_base: String,
+    /// Element type.
+    pub dtype: Word<Dtype>,
+    /// Eager, strict or compile.
+    pub mode: Word<Mode>,
+    /// The judgement.
+    pub verdict: Word<Verdict>,
+    /// The outcome; nothing when missing.
+    pub outcome: Option<Word<Outcome>>,
+    /// How many.
+    pub cases: i64,
+}
+
+/// Counts by subject, dtype, mode, verdict and outcome.
+pub async fn count_by_subject(
+    db: impl PgExecutor<'_>,
+    run_ids: &[i64],
+    suites: &[String],
+) -> sqlx::Result<Vec<SubjectCount>> {
+    sqlx::query_as!(
+        SubjectCount,
+        r#"
+        SELECT c.suite AS "suite: Word<Suite>", c.subject_base, c.dtype AS "dtype: Word<Dtype>",
+               c.mode AS "mode: Word<Mode>", v.verdict AS "verdict: Word<Verdict>",
+               v.outcome AS "outcome: Word<Outcome>", count(*) AS "cases!"
+        FROM unnest($1::bigint[], $2::text[]) AS w (run_id, suite)
+        JOIN case_verdicts v ON v.run_id = w.run_id
+        JOIN cases c ON c.id = v.case_id AND c.suite = w.suite
+        GROUP BY c.suite, c.subject_base, c.dtype, c.mode, v.verdict, v.outcome
+        ORDER BY c.suite, c.subject_base, c.dtype, c.mode, v.verdict, v.outcome
+        "#,
+        run_ids,
+        suites,
+    )
+    .fetch_all(db)
+    .await
+}
+
+/// One overload over the cases that touched it.
+#[derive(Debug, Clone)]
+pub struct OverloadCount {
+    /// `aten::add.Tensor`.
+    pub overload: String,
+    /// Cases that dispatched it or are blamed on it.
+    pub cases: i64,
+    /// Of those, that passed.
+    pub passed: i64,
+    /// Cases blamed on it whose verdict is bad.
+    pub blamed: i64,
+    /// Models, without size, that dispatched it or are blamed on it.
+    pub models: i64,
+    /// Models with a bad case blamed on it.
+    pub blocked_models: i64,
+    /// Cases in which the backend computed it on the CPU.
+    pub fell_back: i64,
+    /// Dispatches counted over all cases; nothing where no recording finished.
+    pub calls: Option<i64>,
+    /// Outcomes of the cases blamed on it.
+    pub blamed_outcomes: Vec<String>,
+}
+
+/// Overloads that the cases of these runs touched. `operator` limits it to one operator or one
+/// overload, `subject_base` to one subject.
+pub async fn count_overloads(
+    db: impl PgExecutor<'_>,
+    run_ids: &[i64],
+    suites: &[String],
+    operator: Option<&str>,
+    subject_base: Option<&str>,
+) -> sqlx::Result<Vec<OverloadCount>> {
+    sqlx::query_as!(
+        OverloadCount,
+        r#"
+        SELECT o.overload, count(*) AS "cases!",
+               count(*) FILTER (WHERE v.verdict IN ('passed', 'fixed', 'unexpected pass')) AS "passed!",
+               count(*) FILTER (WHERE bad) AS "blamed!",
+               count(DISTINCT c.subject_base) FILTER (WHERE c.suite <> 'operators') AS "models!",
+               count(DISTINCT c.subject_base) FILTER (WHERE c.suite <> 'operators' AND bad)
+                   AS "blocked_models!",
+               count(*) FILTER (WHERE t.fell_back) AS "fell_back!",
+               sum(t.calls)::bigint AS calls,
+               coalesce(array_agg(DISTINCT v.outcome) FILTER (WHERE bad), '{}')
+                   AS "blamed_outcomes!: Vec<String>"
+        FROM unnest($1::bigint[], $2::text[]) AS w (run_id, suite)
+        JOIN operator_cases t ON t.run_id = w.run_id
+        JOIN operators o ON o.id = t.operator_id
+        JOIN cases c ON c.id = t.case_id AND c.suite = w.suite
+        JOIN case_verdicts v ON v.run_id = t.run_id AND v.case_id = t.case_id
+        CROSS JOIN LATERAL (SELECT t.blamed AND v.verdict IN
+                                ('failed', 'regressed', 'flaky', 'waived') AS bad) AS judged
+        WHERE ($3::text IS NULL OR o.operator = $3 OR o.overload = $3)
+          AND ($4::text IS NULL OR c.subject_base = $4)
+        GROUP BY o.overload
+        ORDER BY o.overload
+        "#,
+        run_ids,
+        suites,
+        operator,
+        subject_base,
+    )
+    .fetch_all(db)
+    .await
+}
+
+/// Cases that touched an operator, by suite and variant.
+#[derive(Debug, Clone)]
+pub struct OverloadVariantCount {
+    /// The overload.
+    pub overload: String,
+    /// Element type.
+    pub dtype: Word<Dtype>,
+    /// Eager, strict or compile.
+    pub mode: Word<Mode>,
+    /// The judgement.
+    pub verdict: Word<Verdict>,
+    /// The outcome; nothing when missing.
+    pub outcome: Option<Word<Outcome>>,
+    /// How many.
+    pub cases: i64,
+}
+
+/// Counts of the operator suite's cases that touched an operator, by overload and variant.
+pub async fn count_overload_variants(
+    db: impl PgExecutor<'_>,
+    run_ids: &[i64],
+    suites: &[String],
+    operator: &str,
+) -> sqlx::Result<Vec<OverloadVariantCount>> {
+    sqlx::query_as!(
+        OverloadVariantCount,
+        r#"
+        SELECT o.overload, c.dtype AS "dtype: Word<Dtype>", c.mode AS "mode: Word<Mode>",
+               v.verdict AS "verdict: Word<Verdict>", v.outcome AS "outcome: Word<Outcome>",
+               count(*) AS "cases!"
+        FROM unnest($1::bigint[], $2::text[]) AS w (run_id, suite)
+        JOIN operator_cases t ON t.run_id = w.run_id
+        JOIN operators o ON o.id = t.operator_id
+        JOIN cases c ON c.id = t.case_id AND c.suite = w.suite
+        JOIN case_verdicts v ON v.run_id = t.run_id AND v.case_id = t.case_id
+        WHERE c.suite = 'operators' AND (o.operator = $3 OR o.overload = $3)
+        GROUP BY o.overload, c.dtype, c.mode, v.verdict, v.outcome
+        ORDER BY o.overload, c.dtype, c.mode, v.verdict, v.outcome
+        "#,
+        run_ids,
+        suites,
+        operator,
+    )
+    .fetch_all(db)
+    .await
+}
+
+/// A subject that touches an operator.
+#[derive(Debug, Clone)]
+pub struct OperatorUser {
+    /// The suite.
+    pub suite: Word<Suite>,
+    /// The subject without sample number or size.
+    pub subject_base: String,
+    /// Cases that touched it.
+    pub cases: i64,
+    /// Of those, that passed.
+    pub passed: i64,
+    /// Bad cases blamed on it.
+    pub blamed: i64,
+    /// Dispatches counted; nothing where no recording finished.
+    pub calls: Option<i64>,
+}
+
+/// Subjects whose cases touched an operator or overload, the blocked ones first, then by calls.
+pub async fn list_operator_users(
+    db: impl PgExecutor<'_>,
+    run_ids: &[i64],
+    suites: &[String],
+    operators: &[String],
+) -> sqlx::Result<Vec<OperatorUser>> {
+    sqlx::query_as!(
+        OperatorUser,
+        r#"
+        SELECT suite AS "suite: Word<Suite>", subject_base, count(*) AS "cases!",
+               count(*) FILTER (WHERE verdict IN ('passed', 'fixed', 'unexpected pass')) AS "passed!",
+               count(*) FILTER (WHERE blamed AND verdict IN
+                   ('failed', 'regressed', 'flaky', 'waived')) AS "blamed!",
+               sum(calls)::bigint AS calls
+        FROM (
+            SELECT c.suite, c.subject_base, c.id, v.verdict, bool_or(t.blamed) AS blamed,
+                   sum(t.calls) AS calls
+            FROM unnest($1::bigint[], $2::text[]) AS w (run_id, suite)
+            JOIN operator_cases t ON t.run_id = w.run_id
+            JOIN operators o ON o.id = t.operator_id
+            JOIN cases c ON c.id = t.case_id AND c.suite = w.suite
+            JOIN case_verdicts v ON v.run_id = t.run_id AND v.case_id = t.case_id
+            WHERE o.operator = ANY ($3) OR o.overload = ANY ($3)
+            GROUP BY c.suite, c.subject_base, c.id, v.verdict
+        ) AS touched
+        GROUP BY suite, subject_base
+        ORDER BY 5 DESC, 6 DESC NULLS LAST, suite, subject_base
+        "#,
+        run_ids,
+        suites,
+        operators,
+    )
+    .fetch_all(db)
+    .await
+}
+
+/// Whether any run has ever touched this operator or overload.
+pub async fn is_known_operator(db: impl PgExecutor<'_>, name: &str) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM operators WHERE operator = $1 OR overload = $1) AS "known!""#,
+        name,
+    )
+    .fetch_one(db)
+    .await
+}
+
+/// Whether any run has ever planned this subject in one of the suites.
+pub async fn is_known_subject(
+    db: impl PgExecutor<'_>,
+    subject_base: &str,
+    suites: &[String],
+) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(
+        r#"
+        SELECT EXISTS (SELECT FROM cases WHERE subject_base = $1 AND suite = ANY ($2)) AS "known!"
+        "#,
+        subject_base,
+        suites,
+    )
+    .fetch_one(db)
+    .await
+}

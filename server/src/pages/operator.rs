@@ -1,0 +1,298 @@
+//! The page of one operator. Three kinds of names lead here: an operator (`aten::add`), one of its
+//! overloads (`aten::add.Tensor`), and an entry of PyTorch's operator database (`add`,
+//! `nn.functional.relu`), which the operator suite executes.
+
+use askama::Template;
+use askama_web::WebTemplate;
+use axum::Router;
+use axum::extract::State;
+use axum::routing::get;
+use protocol::Suite;
+use serde::Deserialize;
+use sqlx::PgPool;
+
+use super::count::Count;
+use super::operators::{self, Column, Matrix, MatrixRow, OverloadRow};
+use super::rows::CaseRow;
+use super::scope::{self, Scope};
+use super::view::{self, Section, Shell};
+use crate::app::AppState;
+use crate::db::read_operators::{self, OperatorUser, OverloadCount};
+use crate::db::read_runs::{self, CaseFilter, CaseView};
+use crate::error::{Error, Result};
+use crate::extract::{Path, Query};
+use crate::filters;
+
+/// Most cases listed; the run page has the rest, with paging.
+const MOST_CASES: i64 = 500;
+/// Prefix of the subjects that are entries of the operator database.
+const ENTRY_PREFIX: &str = "opinfo:";
+
+/// The route.
+pub fn router() -> Router<AppState> {
+    Router::new().route("/operators/{name}", get(show))
+}
+
+#[derive(Debug, Deserialize)]
+struct Parameters {
+    device: Option<String>,
+    run: Option<String>,
+}
+
+#[derive(Debug, Template, WebTemplate)]
+#[template(path = "pages/operator.html")]
+struct OperatorPage {
+    shell: Shell,
+    scope: Scope,
+    name: String,
+    is_entry: bool,
+    sum: Count,
+    columns: Vec<Column>,
+    mode_spans: Vec<(&'static str, usize)>,
+    row_head: &'static str,
+    rows: Vec<MatrixRow>,
+    overloads: Vec<OverloadRow>,
+    users_of: String,
+    users_href: String,
+    models: Vec<UserRow>,
+    entries: Vec<UserRow>,
+    failures: Vec<CaseRow>,
+    failures_total: i64,
+    all_href: String,
+}
+
+#[derive(Debug)]
+struct UserRow {
+    name: String,
+    href: String,
+    suite: Suite,
+    user: OperatorUser,
+}
+
+/// An entry's name as PyTorch has it, without the prefix that the case key carries.
+#[must_use]
+pub(super) fn entry_name(subject_base: &str) -> &str {
+    subject_base.strip_prefix(ENTRY_PREFIX).unwrap_or(subject_base)
+}
+
+/// The subject that a name on an operator page stands for, when it is an entry.
+async fn find_entry(pool: &PgPool, name: &str) -> Result<Option<String>> {
+    let suites = [Suite::Operators.to_string()];
+    for subject in [format!("{ENTRY_PREFIX}{name}"), name.to_owned()] {
+        if read_operators::is_known_subject(pool, &subject, &suites).await? {
+            return Ok(Some(subject));
+        }
+    }
+    Ok(None)
+}
+
+async fn show(
+    State(state): State<AppState>,
+    Path(name): Path<String>,
+    Query(asked): Query<Parameters>,
+) -> Result<OperatorPage> {
+    let pool = state.db.pool();
+    let entry = find_entry(pool, &name).await?;
+    if entry.is_none() && !read_operators::is_known_operator(pool, &name).await? {
+        return Err(Error::no_such("operator", name));
+    }
+    let device = asked.device.as_deref();
+    let scope = scope::find(pool, device, asked.run.as_deref(), Suite::ALL).await?;
+    match entry {
+        Some(subject) => entry_page(pool, scope, name, &subject).await,
+        None => overload_page(pool, scope, name).await,
+    }
+}
+
+/// An entry: its own cases, the overloads they dispatch, the models that use its namesake.
+async fn entry_page(
+    pool: &PgPool,
+    scope: Scope,
+    name: String,
+    subject: &str,
+) -> Result<OperatorPage> {
+    let (ids, suites) = scope.only(|suite| suite == Suite::Operators);
+    let filter = CaseFilter { subject_base: Some(subject.to_owned()), ..CaseFilter::default() };
+    let cases = read_runs::select_cases(pool, &ids, &suites, &filter, i64::MAX, 0).await?;
+    let matrix = matrix_of_cases(&cases);
+    let overloads =
+        read_operators::count_overloads(pool, &ids, &suites, None, Some(subject)).await?;
+    let namesake = namesake(&name, &overloads);
+    let users = match &namesake {
+        Some(operator) => {
+            let (ids, suites) = scope.only(|suite| suite != Suite::Operators);
+            let names = [operator.clone()];
+            read_operators::list_operator_users(pool, &ids, &suites, &names).await?
+        }
+        None => Vec::new(),
+    };
+    let failing: Vec<&CaseView> = cases.iter().filter(|case| !case.verdict.0.is_good()).collect();
+    let failures_total = i64::try_from(failing.len()).unwrap_or(i64::MAX);
+    let most = usize::try_from(MOST_CASES).unwrap_or(usize::MAX);
+    let page = OperatorPage::new(scope, name, &matrix, overloads, users);
+    Ok(OperatorPage {
+        is_entry: true,
+        row_head: "form",
+        users_href: view::operator_href(namesake.as_deref().unwrap_or_default(), &page.scope.pin),
+        users_of: namesake.unwrap_or_default(),
+        failures: failing.into_iter().take(most).map(CaseRow::new).collect(),
+        failures_total,
+        all_href: page
+            .scope
+            .run_key_of(Suite::Operators)
+            .map(|key| {
+                view::link(&view::run_href(key), &[("text", &format!("{subject}#"))]) + "#cases"
+            })
+            .unwrap_or_default(),
+        ..page
+    })
+}
+
+/// An operator or overload: every suite's cases that dispatched it or are blamed on it.
+async fn overload_page(pool: &PgPool, scope: Scope, name: String) -> Result<OperatorPage> {
+    let (ids, suites) = (&scope.run_ids, &scope.suites);
+    let overloads = read_operators::count_overloads(pool, ids, suites, Some(&name), None).await?;
+    let variants = read_operators::count_overload_variants(pool, ids, suites, &name).await?;
+    let mut matrix = Matrix::default();
+    for count in &variants {
+        let column = Column { mode: count.mode.0, dtype: count.dtype.0 };
+        let outcome = count.outcome.map(|word| word.0);
+        matrix.entry(&count.overload, column).add(count.verdict.0, outcome, count.cases);
+    }
+    let names = [name.clone()];
+    let users = read_operators::list_operator_users(pool, ids, suites, &names).await?;
+    let filter =
+        CaseFilter { operator: Some(name.clone()), only_bad: true, ..CaseFilter::default() };
+    let failing = read_runs::select_cases(pool, ids, suites, &filter, MOST_CASES, 0).await?;
+    let users_of = name.clone();
+    let page = OperatorPage::new(scope, name, &matrix, overloads, users);
+    Ok(OperatorPage {
+        row_head: "overload",
+        users_of,
+        failures_total: failing.first().map_or(0, |case| case.total),
+        failures: failing.iter().map(CaseRow::new).collect(),
+        ..page
+    })
+}
+
+/// Rows by direction and layout.
+fn matrix_of_cases(cases: &[CaseView]) -> Matrix {
+    let mut matrix = Matrix::default();
+    for case in cases {
+        let (Ok(mode), Ok(dtype)) = (case.mode.parse(), case.dtype.parse()) else { continue };
+        let row = match &case.layout {
+            Some(layout) => format!("{}, {layout}", case.direction),
+            None => case.direction.clone(),
+        };
+        let outcome = case.outcome.map(|word| word.0);
+        matrix.entry(&row, Column { mode, dtype }).add(case.verdict.0, outcome, 1);
+    }
+    matrix
+}
+
+/// The operator whose name is the last part of the entry's, if the entry's cases dispatched it.
+fn namesake(entry: &str, overloads: &[OverloadCount]) -> Option<String> {
+    let last = entry.rsplit('.').next().unwrap_or(entry);
+    let first = entry.split('.').next().unwrap_or(entry);
+    overloads
+        .iter()
+        .map(|count| count.overload.as_str())
+        .filter_map(|overload| {
+            let (space, rest) = overload.split_once("::")?;
+            let name = rest.split('.').next().unwrap_or(rest);
+            (name == last || name == first || name == entry.replace('.', "_"))
+                .then(|| format!("{space}::{name}"))
+        })
+        .next()
+}
+
+impl OperatorPage {
+    fn new(
+        scope: Scope,
+        name: String,
+        matrix: &Matrix,
+        overloads: Vec<OverloadCount>,
+        users: Vec<OperatorUser>,
+    ) -> Self {
+        let columns = matrix.columns();
+        let rows = matrix.rows(|row| {
+            if row.contains("::") { view::operator_href(row, &scope.pin) } else { String::new() }
+        });
+        let mut sum = Count::default();
+        for row in &rows {
+            sum += &row.sum;
+        }
+        let (entries, models): (Vec<UserRow>, Vec<UserRow>) = users
+            .into_iter()
+            .map(|user| UserRow::new(user, &scope.pin))
+            .partition(|user| user.suite == Suite::Operators);
+        Self {
+            shell: Shell::new(Section::Operators),
+            name,
+            is_entry: false,
+            sum,
+            mode_spans: operators::mode_spans(&columns),
+            columns,
+            row_head: "",
+            rows,
+            overloads: overloads.into_iter().map(|c| OverloadRow::new(c, &scope.pin)).collect(),
+            users_of: String::new(),
+            users_href: String::new(),
+            models,
+            entries,
+            failures: Vec::new(),
+            failures_total: 0,
+            all_href: String::new(),
+            scope,
+        }
+    }
+}
+
+impl UserRow {
+    fn new(user: OperatorUser, pin: &str) -> Self {
+        let suite = user.suite.0;
+        let (name, href) = match suite {
+            Suite::Operators => {
+                let name = entry_name(&user.subject_base);
+                (name.to_owned(), view::operator_href(name, pin))
+            }
+            Suite::Tier1 | Suite::Tier2 | Suite::Dynamism => {
+                (user.subject_base.clone(), view::model_href(&user.subject_base, pin))
+            }
+        };
+        Self { name, href, suite, user }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn overload(name: &str) -> OverloadCount {
+        OverloadCount {
+            overload: name.to_owned(),
+            cases: 1,
+            passed: 1,
+            blamed: 0,
+            models: 0,
+            blocked_models: 0,
+            fell_back: 0,
+            calls: None,
+            blamed_outcomes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn an_entry_finds_the_operator_of_its_name_and_no_other() {
+        let dispatched =
+            [overload("aten::copy_"), overload("aten::relu"), overload("aten::fft_rfft")];
+        for (entry, operator) in [
+            ("nn.functional.relu", Some("aten::relu")),
+            ("fft.rfft", Some("aten::fft_rfft")),
+            ("copy", None),
+            ("linalg.svd", None),
+        ] {
+            assert_eq!(namesake(entry, &dispatched).as_deref(), operator, "{entry}");
+        }
+    }
+}

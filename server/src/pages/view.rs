@@ -1,0 +1,341 @@
+//! What every page is made of: marks, links, the frame around it, the pager, and the reading of
+//! query parameters.
+
+use std::fmt::Write as _;
+use std::str::FromStr;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use protocol::{Outcome, Verdict};
+
+use super::assets;
+use crate::error::{Error, Result};
+
+/// A word with a shape and a tone. The word is always there; shape and colour only help the eye.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    /// What is said.
+    pub word: &'static str,
+    /// Shape of its sign in `style.css`.
+    pub shape: &'static str,
+    /// Colour of its sign: `good`, `bad`, `warn`, `note` or `quiet`.
+    pub tone: &'static str,
+}
+
+impl Mark {
+    /// Of a verdict.
+    #[must_use]
+    pub const fn of_verdict(verdict: Verdict) -> Self {
+        let (shape, tone) = match verdict {
+            Verdict::Passed => ("tick", "good"),
+            Verdict::Fixed => ("up", "good"),
+            Verdict::Failed => ("cross", "bad"),
+            Verdict::Regressed => ("down", "bad"),
+            Verdict::Flaky => ("half", "warn"),
+            Verdict::Waived => ("flag", "note"),
+            Verdict::UnexpectedPass => ("star", "note"),
+            Verdict::Skipped => ("dash", "quiet"),
+            Verdict::Inconclusive => ("ring", "quiet"),
+            Verdict::Missing => ("gap", "absent"),
+        };
+        Self { word: verdict.as_str(), shape, tone }
+    }
+
+    /// Of an outcome.
+    #[must_use]
+    pub const fn of_outcome(outcome: Outcome) -> Self {
+        let (shape, tone) = match outcome {
+            Outcome::Pass => ("tick", "good"),
+            Outcome::Mismatch | Outcome::Error => ("cross", "bad"),
+            Outcome::Crash | Outcome::Timeout | Outcome::Oom => ("burst", "bad"),
+            Outcome::Unsupported => ("square", "warn"),
+            Outcome::Fallback => ("diamond", "warn"),
+            Outcome::Skipped => ("dash", "quiet"),
+            Outcome::Infra | Outcome::HostLimit => ("ring", "quiet"),
+        };
+        Self { word: outcome.as_str(), shape, tone }
+    }
+
+    /// Of a case's outcome, which is `missing` when no attempt has arrived.
+    #[must_use]
+    pub fn of_case(outcome: Option<Outcome>) -> Self {
+        outcome.map_or(Self::of_verdict(Verdict::Missing), Self::of_outcome)
+    }
+
+    /// Of a gate's answer or a rule's.
+    #[must_use]
+    pub fn of_answer(answer: &str) -> Self {
+        match answer {
+            "open" => Self { word: "open", shape: "tick", tone: "good" },
+            "closed" => Self { word: "closed", shape: "cross", tone: "bad" },
+            "incomplete" => Self { word: "incomplete", shape: "gap", tone: "absent" },
+            _ => Self { word: "unknown", shape: "gap", tone: "absent" },
+        }
+    }
+
+    /// Of a run's state: only a complete run is good.
+    #[must_use]
+    pub fn of_run(state: &str, completeness: Option<&str>) -> Self {
+        match (state, completeness) {
+            ("sealed", Some("complete")) => Self { word: "complete", shape: "tick", tone: "good" },
+            ("sealed", Some("void")) => Self { word: "void", shape: "dash", tone: "quiet" },
+            ("sealed", _) => Self { word: "incomplete", shape: "gap", tone: "absent" },
+            ("created", _) => Self { word: "created", shape: "ring", tone: "note" },
+            (_, _) => Self { word: "running", shape: "half", tone: "note" },
+        }
+    }
+}
+
+/// Parts of the site; the navigation marks the one a page is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Section {
+    /// `/`
+    Home,
+    /// `/runs`
+    Runs,
+    /// `/operators`
+    Operators,
+    /// `/models`
+    Models,
+    /// `/gates`
+    Gates,
+    /// Errors.
+    Nowhere,
+}
+
+/// The frame around a page.
+#[derive(Debug, Clone)]
+pub struct Shell {
+    /// Where in the site it is.
+    pub section: Section,
+    /// After how many seconds the page should be read again; nothing when it is final.
+    pub refresh_secs: Option<u32>,
+}
+
+impl Shell {
+    /// A page that stays as it is.
+    #[must_use]
+    pub const fn new(section: Section) -> Self {
+        Self { section, refresh_secs: None }
+    }
+
+    /// Entries of the navigation: address, name, whether the page is in it.
+    #[must_use]
+    pub fn navigation(&self) -> [(&'static str, &'static str, bool); 5] {
+        [
+            ("/", "Home", Section::Home),
+            ("/runs", "Runs", Section::Runs),
+            ("/operators", "Operators", Section::Operators),
+            ("/models", "Models", Section::Models),
+            ("/gates", "Gates", Section::Gates),
+        ]
+        .map(|(href, name, section)| (href, name, section == self.section))
+    }
+
+    /// Address of the style sheet; it changes with its contents.
+    #[must_use]
+    pub fn style_href(&self) -> &'static str {
+        assets::style_href()
+    }
+
+    /// Address of the script; it changes with its contents.
+    #[must_use]
+    pub fn script_href(&self) -> &'static str {
+        assets::script_href()
+    }
+
+    /// Version of the server, for the foot of the page.
+    #[must_use]
+    pub const fn version(&self) -> &'static str {
+        env!("CARGO_PKG_VERSION")
+    }
+}
+
+/// Everything but unreserved characters, so that a key with slashes is one segment.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// One path segment or query value, percent-encoded.
+#[must_use]
+pub fn encode(text: &str) -> String {
+    utf8_percent_encode(text, SEGMENT).to_string()
+}
+
+/// An address with the parameters that have a value.
+#[must_use]
+pub fn link(path: &str, parameters: &[(&str, &str)]) -> String {
+    let mut address = path.to_owned();
+    let mut separator = '?';
+    for (name, value) in parameters.iter().filter(|(_, value)| !value.is_empty()) {
+        let _ = write!(address, "{separator}{name}={}", encode(value));
+        separator = '&';
+    }
+    address
+}
+
+/// Page of a run.
+#[must_use]
+pub fn run_href(run_key: &str) -> String {
+    format!("/runs/{}", encode(run_key))
+}
+
+/// Page of a case in a run.
+#[must_use]
+pub fn case_href(run_key: &str, case_key: &str) -> String {
+    format!("/runs/{}/cases/{}", encode(run_key), encode(case_key))
+}
+
+/// Page of an operator, an overload or an entry.
+#[must_use]
+pub fn operator_href(name: &str, pin: &str) -> String {
+    link(&format!("/operators/{}", encode(name)), &pin_parameter(pin))
+}
+
+/// Page of a model.
+#[must_use]
+pub fn model_href(subject_base: &str, pin: &str) -> String {
+    link(&format!("/models/{}", encode(subject_base)), &pin_parameter(pin))
+}
+
+/// `device=PROFILE` or `run=KEY`, whichever the page was asked for, to keep it in its links.
+fn pin_parameter(pin: &str) -> Vec<(&str, &str)> {
+    pin.split_once('=').into_iter().collect()
+}
+
+/// Reads a parameter that is one of the words of an enum; empty is none.
+pub fn word<T: FromStr>(value: Option<&str>) -> Result<Option<T>>
+where
+    T::Err: std::fmt::Display,
+{
+    match value.filter(|text| !text.is_empty()) {
+        None => Ok(None),
+        Some(text) => text.parse().map(Some).map_err(|error: T::Err| {
+            Error::bad_request(error.to_string(), "choose one of these words, or leave it out")
+        }),
+    }
+}
+
+/// A parameter with text in it; empty is none.
+#[must_use]
+pub fn text(value: Option<&str>) -> Option<String> {
+    value.map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+/// One choice of a select.
+#[derive(Debug, Clone)]
+pub struct Choice {
+    /// Sent when chosen.
+    pub value: String,
+    /// Shown.
+    pub label: String,
+    /// Whether it is chosen now.
+    pub chosen: bool,
+}
+
+impl Choice {
+    /// `any`, then every word.
+    #[must_use]
+    pub fn words<'a>(words: impl IntoIterator<Item = &'a str>, chosen: Option<&str>) -> Vec<Self> {
+        let chosen = chosen.unwrap_or_default();
+        let any = Self { value: String::new(), label: "any".to_owned(), chosen: chosen.is_empty() };
+        let one = |word: &str| Self {
+            value: word.to_owned(),
+            label: word.to_owned(),
+            chosen: word == chosen,
+        };
+        std::iter::once(any).chain(words.into_iter().map(one)).collect()
+    }
+}
+
+/// Where in a long list the page is, with addresses of its neighbours.
+#[derive(Debug, Clone)]
+pub struct Pager {
+    /// First line shown, from 1; 0 when there is none.
+    pub first: u64,
+    /// Last line shown.
+    pub last: u64,
+    /// Lines in all.
+    pub total: u64,
+    /// Address of the page before.
+    pub previous: Option<String>,
+    /// Address of the page after.
+    pub next: Option<String>,
+}
+
+impl Pager {
+    /// `page` counts from 1; `parameters` are those of the page without its number.
+    #[must_use]
+    pub fn new(path: &str, parameters: &[(&str, &str)], page: u64, size: u64, total: u64) -> Self {
+        let begin = (page - 1).saturating_mul(size);
+        let shown = total.saturating_sub(begin).min(size);
+        let at = |number: u64| {
+            let number = number.to_string();
+            let mut all = parameters.to_vec();
+            if number != "1" {
+                all.push(("page", &number));
+            }
+            link(path, &all)
+        };
+        Self {
+            first: if shown == 0 { 0 } else { begin + 1 },
+            last: if shown == 0 { 0 } else { begin + shown },
+            total,
+            previous: (page > 1).then(|| at((page - 1).min(total.div_ceil(size).max(1)))),
+            next: (begin + shown < total && shown > 0).then(|| at(page + 1)),
+        }
+    }
+
+    /// Whether there is more than this page.
+    #[must_use]
+    pub fn is_needed(&self) -> bool {
+        self.previous.is_some() || self.next.is_some()
+    }
+}
+
+/// Reads the page number.
+pub fn page_number(value: Option<&str>) -> Result<u64> {
+    match value.filter(|text| !text.is_empty()) {
+        None => Ok(1),
+        Some(text) => text.parse().ok().filter(|n| (1..=1_000_000).contains(n)).ok_or_else(|| {
+            Error::bad_request("`page` is not a page number", "pages are numbered from 1")
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_good_verdict_is_shown_in_the_good_tone() {
+        for verdict in Verdict::ALL {
+            assert_eq!(Mark::of_verdict(*verdict).tone == "good", verdict.is_good(), "{verdict}");
+        }
+        for outcome in Outcome::ALL {
+            let good = *outcome == Outcome::Pass;
+            assert_eq!(Mark::of_outcome(*outcome).tone == "good", good, "{outcome}");
+        }
+    }
+
+    #[test]
+    fn a_key_becomes_one_segment_whatever_is_in_it() {
+        let href =
+            case_href("r-1", "tier1/hub:a/b@c#tiny<img src=x>%2F?&\u{202e}/float32.eager.forward");
+        assert_eq!(href.matches('/').count(), 4);
+        for special in ['<', '>', ' ', '?', '&', '#', '"', '\'', '\u{202e}'] {
+            assert!(!href.contains(special), "{special:?} in {href}");
+        }
+    }
+
+    #[test]
+    fn a_pager_names_what_it_shows() {
+        let pager = Pager::new("/runs", &[("suite", "tier1"), ("device", "")], 2, 50, 120);
+        assert_eq!((pager.first, pager.last, pager.total), (51, 100, 120));
+        assert_eq!(pager.previous.as_deref(), Some("/runs?suite=tier1"));
+        assert_eq!(pager.next.as_deref(), Some("/runs?suite=tier1&page=3"));
+        let empty = Pager::new("/runs", &[], 1, 50, 0);
+        assert!(!empty.is_needed());
+        let beyond = Pager::new("/runs", &[], 9, 50, 60);
+        assert_eq!((beyond.first, beyond.last), (0, 0));
+        assert_eq!(beyond.previous.as_deref(), Some("/runs?page=2"));
+        assert_eq!(beyond.next, None);
+    }
+}
