@@ -6,4 +6,5 @@
 
 pub mod compare;
 pub mod event;
+pub mod model_list;
 pub mod report;
