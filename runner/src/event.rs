@@ -130,6 +130,18 @@ pub enum Ending {
     },
 }
 
+impl Ending {
+    /// In a few words, as the journal keeps it.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Finished => "finished".to_owned(),
+            Self::Stopped { by } => format!("stopped by {by}"),
+            Self::Aborted { reason } => format!("aborted: {reason}"),
+        }
+    }
+}
+
 /// The outcome of a case over its attempts, for local summaries. (Judging against baselines and
 /// waivers is the server's.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -144,14 +156,22 @@ impl CaseResult {
     /// From the outcomes of all attempts of one case; `None` without any.
     #[must_use]
     pub fn of(outcomes: impl IntoIterator<Item = Outcome>) -> Option<Self> {
-        outcomes.into_iter().fold(None, |result, outcome| match result {
-            None => Some(Self::Steady(outcome)),
-            Some(Self::Steady(first)) if first == outcome => result,
-            Some(Self::Steady(other) | Self::Flaky(other)) => {
+        let add = |result: Option<Self>, outcome| {
+            Some(result.map_or(Self::Steady(outcome), |result| result.and(outcome)))
+        };
+        outcomes.into_iter().fold(None, add)
+    }
+
+    /// With one more attempt.
+    #[must_use]
+    pub fn and(self, outcome: Outcome) -> Self {
+        match self {
+            Self::Steady(first) if first == outcome => self,
+            Self::Steady(other) | Self::Flaky(other) => {
                 let worse = if outcome.severity() > other.severity() { outcome } else { other };
-                Some(Self::Flaky(worse))
+                Self::Flaky(worse)
             }
-        })
+        }
     }
 
     /// Whether every attempt passed.

@@ -3,8 +3,41 @@
 //! One loop ([`dispatch`]) owns the state of a run and emits [`event::Event`]s; everything that is
 //! shown, stored or sent reads those events and nothing else. Python executes cases in processes
 //! of its own ([`worker`]); comparing actual with expected happens here, in one implementation.
+//!
+//! | to read | for |
+//! |---|---|
+//! | [`args`], [`commands`], [`error`], [`exit`] | the command line |
+//! | [`plan`], [`filter`], [`sweep`] | which cases there are |
+//! | [`device`], [`python`], [`worker_package`] | what a case is executed with |
+//! | [`dispatch`], [`slot`], [`execute`], [`backend`], [`worker`] | executing them |
+//! | [`outcome`], `sweep_outcome` | what was observed |
+//! | [`journal`], [`run_dir`], [`client`], [`upload`], [`report`] | what is kept, sent and shown |
 
+pub mod args;
+pub mod backend;
+pub mod client;
+pub mod commands;
 pub mod compare;
+pub mod device;
+pub mod dispatch;
+pub mod error;
 pub mod event;
+pub mod execute;
+pub mod exit;
+pub mod filter;
+pub mod journal;
 pub mod model_list;
+pub mod outcome;
+pub mod plan;
+pub mod python;
 pub mod report;
+pub mod run_dir;
+pub mod setup;
+pub mod slot;
+pub mod sweep;
+mod sweep_outcome;
+pub mod upload;
+pub mod worker;
+pub mod worker_package;
+
+pub use error::Error;

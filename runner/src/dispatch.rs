@@ -1,0 +1,377 @@
+//! The one loop that owns the state of a run.
+//!
+//! It gives cases to slots, turns what they report, signals and timers into events, decides on
+//! retries, and ends the run. Nothing else knows what is still to be done. Executing a case is
+//! [`crate::slot`]'s, what an attempt means is [`crate::outcome`]'s.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::Utc;
+use protocol::ingest_api::Attempt;
+use protocol::{CaseKey, Outcome};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::Error;
+use crate::event::{AttemptFinished, CaseResult, Ending, Event, RunEnded, RunStarted};
+use crate::journal::{Journal, Record};
+use crate::outcome::is_retryable;
+use crate::plan::PlannedCase;
+use crate::report::Consumer;
+use crate::slot::{Assignment, Earlier, Report, SlotRunner};
+
+/// How long cases in flight may go on after SIGTERM.
+const TERM_GRACE: Duration = Duration::from_secs(10);
+/// Reports that may wait; slots pause beyond it.
+const REPORT_QUEUE: usize = 256;
+
+/// Someone asks the run to stop.
+#[derive(Debug, Clone)]
+pub struct StopRequest {
+    /// `SIGINT`, `SIGTERM`.
+    pub by: &'static str,
+}
+
+/// Where events go: the journal first, so that nothing is shown that could be lost, then everyone
+/// who reads.
+pub struct EventSink {
+    journal: Journal,
+    consumers: Vec<Box<dyn Consumer>>,
+}
+
+impl std::fmt::Debug for EventSink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EventSink").field("journal", &self.journal).finish_non_exhaustive()
+    }
+}
+
+impl EventSink {
+    /// A sink.
+    #[must_use]
+    pub fn new(journal: Journal, consumers: Vec<Box<dyn Consumer>>) -> Self {
+        Self { journal, consumers }
+    }
+
+    /// Journals and shows an event. An error is the journal's; the event is shown all the same.
+    fn emit(&mut self, event: &Event) -> Result<(), Error> {
+        let record = match event {
+            Event::RunStarted(started) => Some(Record::Started {
+                at: Utc::now(),
+                manifest_hash: started.manifest.hash.clone(),
+            }),
+            Event::AttemptFinished(finished) => {
+                Some(Record::Attempt(Box::new(finished.attempt.as_ref().clone())))
+            }
+            Event::Finding { text } => Some(Record::Finding { text: text.clone() }),
+            Event::RunEnded(ended) => Some(Record::Ended {
+                at: ended.finished_at,
+                ending: ended.ending.describe(),
+            }),
+            Event::CaseStarted { .. }
+            | Event::CaseSlow { .. }
+            | Event::WorkerStarted { .. }
+            | Event::WorkerEnded { .. }
+            | Event::SlotDrained { .. }
+            | Event::StopRequested { .. } => None,
+        };
+        let journaled = record.map_or(Ok(()), |record| self.journal.append(&record));
+        self.show(event);
+        journaled
+    }
+
+    /// Shows an event that is in the journal already.
+    fn show(&mut self, event: &Event) {
+        for consumer in &mut self.consumers {
+            consumer.event(event);
+        }
+    }
+
+    /// Lets every consumer write what it still has to.
+    pub fn finish(mut self) -> Vec<std::io::Error> {
+        self.consumers.iter_mut().filter_map(|consumer| consumer.finish().err()).collect()
+    }
+}
+
+/// What is to be run.
+#[derive(Debug)]
+pub struct RunInput {
+    /// Cases of this process, in order.
+    pub cases: Vec<PlannedCase>,
+    /// Attempts that an earlier process made, in journal order.
+    pub earlier: Vec<Attempt>,
+    /// More attempts after an unexpected outcome.
+    pub retries: u32,
+    /// For the first event; its `already_done` is filled in here.
+    pub started: RunStarted,
+}
+
+/// How a run came out.
+#[derive(Debug)]
+pub struct RunOutcome {
+    /// How it ended.
+    pub ending: Ending,
+    /// Result of every case that has one.
+    pub results: HashMap<CaseKey, CaseResult>,
+    /// Cases without any attempt.
+    pub not_run: u64,
+}
+
+/// A slot as the loop sees it.
+struct SlotHandle {
+    assign: mpsc::Sender<Assignment>,
+    state: SlotState,
+}
+
+#[derive(PartialEq, Eq)]
+enum SlotState {
+    Idle,
+    Busy,
+    Drained,
+}
+
+struct Dispatcher {
+    queue: VecDeque<Assignment>,
+    slots: HashMap<u32, SlotHandle>,
+    retries: u32,
+    results: HashMap<CaseKey, CaseResult>,
+    planned: usize,
+    sink: EventSink,
+    abandon: watch::Sender<bool>,
+    stopping: Option<Ending>,
+    abandon_at: Option<tokio::time::Instant>,
+    drain_reason: String,
+}
+
+/// Executes a plan on the given slots and says how it came out. `slots` makes the runners of the
+/// slots, given where they report; `abandon` is what they watch.
+pub async fn run(
+    input: RunInput,
+    slots: impl FnOnce(mpsc::Sender<Report>) -> Vec<(u32, SlotRunner)>,
+    sink: EventSink,
+    abandon: watch::Sender<bool>,
+    mut stop: mpsc::Receiver<StopRequest>,
+) -> (RunOutcome, EventSink) {
+    let (report_sender, mut reports) = mpsc::channel(REPORT_QUEUE);
+    let mut tasks = JoinSet::new();
+    let mut handles = HashMap::new();
+    for (number, runner) in slots(report_sender) {
+        let (assign, assignments) = mpsc::channel(1);
+        handles.insert(number, SlotHandle { assign, state: SlotState::Idle });
+        tasks.spawn(runner.run(assignments));
+    }
+    let mut dispatcher = Dispatcher::new(input.cases.len(), input.retries, handles, sink, abandon);
+    dispatcher.begin(input);
+    while dispatcher.assign() {
+        let abandon_at = dispatcher.abandon_at;
+        tokio::select! {
+            Some(report) = reports.recv() => dispatcher.take(report),
+            Some(request) = stop.recv() => dispatcher.stop(&request),
+            () = sleep_until(abandon_at), if abandon_at.is_some() => dispatcher.abandon(),
+        }
+    }
+    dispatcher.slots.clear();
+    // The workers leave now; how they leave is still news. A second signal cuts that short.
+    while !tasks.is_empty() || !reports.is_empty() {
+        tokio::select! {
+            Some(report) = reports.recv() => dispatcher.take(report),
+            _ = tasks.join_next(), if !tasks.is_empty() => {}
+            Some(request) = stop.recv() => dispatcher.stop(&request),
+        }
+    }
+    dispatcher.end()
+}
+
+async fn sleep_until(at: Option<tokio::time::Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Dispatcher {
+    fn new(
+        planned: usize,
+        retries: u32,
+        slots: HashMap<u32, SlotHandle>,
+        sink: EventSink,
+        abandon: watch::Sender<bool>,
+    ) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            slots,
+            retries,
+            results: HashMap::new(),
+            planned,
+            sink,
+            abandon,
+            stopping: None,
+            abandon_at: None,
+            drain_reason: String::new(),
+        }
+    }
+
+    /// Fills the queue with what has no final attempt yet, and tells of the rest.
+    fn begin(&mut self, input: RunInput) {
+        let mut earlier: HashMap<CaseKey, Vec<Arc<Attempt>>> = HashMap::new();
+        for attempt in input.earlier {
+            earlier.entry(attempt.case.clone()).or_default().push(Arc::new(attempt));
+        }
+        let mut done = Vec::new();
+        let mut already_done = 0;
+        for (index, case) in input.cases.into_iter().enumerate() {
+            let attempts = earlier.remove(&case.key).unwrap_or_default();
+            let retrying = attempts.last().is_none_or(|last| self.wants_retry(last));
+            if !retrying {
+                already_done += 1;
+            }
+            let made = u32::try_from(attempts.len()).unwrap_or(u32::MAX);
+            done.extend(attempts.into_iter().map(|attempt| (attempt, retrying)));
+            if retrying {
+                self.queue.push_back(Assignment {
+                    index,
+                    case: Arc::new(case),
+                    attempt: made + 1,
+                    fresh: made > 0,
+                    earlier: None,
+                });
+            }
+        }
+        let started = RunStarted { already_done, ..input.started };
+        self.emit(Event::RunStarted(Arc::new(started)));
+        for (attempt, retrying) in done {
+            self.note_result(&attempt);
+            self.sink.show(&Event::AttemptFinished(AttemptFinished { attempt, retrying }));
+        }
+    }
+
+    /// Gives cases to idle slots. False when the run is over.
+    fn assign(&mut self) -> bool {
+        if self.stopping.is_none() {
+            for slot in self.slots.values_mut().filter(|slot| slot.state == SlotState::Idle) {
+                let Some(assignment) = self.queue.pop_front() else { break };
+                match slot.assign.try_send(assignment) {
+                    Ok(()) => slot.state = SlotState::Busy,
+                    // A slot whose task has ended takes nothing more; that is a bug of ours, and
+                    // the case is not to suffer from it.
+                    Err(error) => {
+                        slot.state = SlotState::Drained;
+                        self.queue.push_front(error.into_inner());
+                    }
+                }
+            }
+        }
+        let busy = self.slots.values().any(|slot| slot.state == SlotState::Busy);
+        let usable = self.slots.values().any(|slot| slot.state != SlotState::Drained);
+        if !busy && !usable && !self.queue.is_empty() && self.stopping.is_none() {
+            let reason = format!("no device is left: {}", self.drain_reason);
+            self.stopping = Some(Ending::Aborted { reason });
+        }
+        busy || (self.stopping.is_none() && !self.queue.is_empty())
+    }
+
+    fn take(&mut self, report: Report) {
+        match report {
+            Report::Event(event) => self.emit(event),
+            Report::Finished { slot, assignment, attempt, earlier } => {
+                self.set_idle(slot);
+                self.finish_attempt(assignment, *attempt, earlier);
+            }
+            Report::Abandoned { slot } => self.set_idle(slot),
+            Report::Drained { slot, assignment, reason } => {
+                if let Some(slot) = self.slots.get_mut(&slot) {
+                    slot.state = SlotState::Drained;
+                }
+                self.queue.push_front(assignment);
+                self.drain_reason.clone_from(&reason);
+                self.emit(Event::SlotDrained { slot, reason });
+            }
+        }
+    }
+
+    fn finish_attempt(&mut self, assignment: Assignment, attempt: Attempt, earlier: Earlier) {
+        let retrying = self.wants_retry(&attempt);
+        self.note_result(&attempt);
+        let attempt = Arc::new(attempt);
+        self.emit(Event::AttemptFinished(AttemptFinished { attempt, retrying }));
+        if retrying {
+            self.queue.push_front(Assignment {
+                attempt: assignment.attempt + 1,
+                fresh: true,
+                earlier: Some(earlier),
+                ..assignment
+            });
+        }
+    }
+
+    fn wants_retry(&self, attempt: &Attempt) -> bool {
+        is_retryable(attempt.outcome) && attempt.attempt <= self.retries
+    }
+
+    fn note_result(&mut self, attempt: &Attempt) {
+        let before = self.results.get(&attempt.case).copied();
+        let result = before.map_or(CaseResult::Steady(attempt.outcome), |before| {
+            before.and(attempt.outcome)
+        });
+        self.results.insert(attempt.case.clone(), result);
+    }
+
+    fn set_idle(&mut self, slot: u32) {
+        if let Some(slot) = self.slots.get_mut(&slot) {
+            slot.state = SlotState::Idle;
+        }
+    }
+
+    fn stop(&mut self, request: &StopRequest) {
+        let by = request.by.to_owned();
+        if self.stopping.is_some() {
+            self.abandon();
+            return;
+        }
+        if request.by == "SIGTERM" {
+            self.abandon_at = Some(tokio::time::Instant::now() + TERM_GRACE);
+        }
+        self.stopping = Some(Ending::Stopped { by: by.clone() });
+        self.emit(Event::StopRequested { by });
+    }
+
+    fn abandon(&mut self) {
+        self.abandon_at = None;
+        self.abandon.send_replace(true);
+    }
+
+    /// Journals and shows an event. Without a journal there is no run: it is aborted.
+    fn emit(&mut self, event: Event) {
+        let Err(error) = self.sink.emit(&event) else { return };
+        let aborted = matches!(self.stopping, Some(Ending::Aborted { .. }));
+        if !aborted {
+            let hint = error.hint();
+            let hint = if hint.is_empty() { String::new() } else { format!("; {hint}") };
+            self.stopping = Some(Ending::Aborted { reason: format!("{error}{hint}") });
+            self.abandon();
+        }
+    }
+
+    fn end(mut self) -> (RunOutcome, EventSink) {
+        let not_run = self.planned.saturating_sub(self.results.len()) as u64;
+        let ending = self.stopping.take().unwrap_or(Ending::Finished);
+        let finished_at = Utc::now();
+        let event = Event::RunEnded(RunEnded { finished_at, ending: ending.clone(), not_run });
+        self.stopping = Some(ending);
+        self.emit(event);
+        let ending = self.stopping.unwrap_or(Ending::Finished);
+        (RunOutcome { ending, results: self.results, not_run }, self.sink)
+    }
+}
+
+impl RunOutcome {
+    /// Whether every case passed; a skipped one is not held against the run.
+    #[must_use]
+    pub fn all_passed(&self) -> bool {
+        let good = |result: &CaseResult| {
+            matches!(result, CaseResult::Steady(Outcome::Pass | Outcome::Skipped))
+        };
+        self.not_run == 0 && self.results.values().all(good)
+    }
+}

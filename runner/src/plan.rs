@@ -1,0 +1,350 @@
+//! Suites, lists, filters and shards become an ordered set of cases with a manifest.
+//!
+//! Pure: what the worker and the list files said comes in, the plan comes out.
+
+use protocol::ingest_api::put_manifest;
+use protocol::worker_link::{DynamicDimension, ModelSpec, OperatorCase, Task};
+use protocol::{CaseKey, Direction, Dtype, Mode, SkipReason, Suite, Variant};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::Error;
+use crate::filter::Filter;
+use crate::sweep::plan_sweep;
+
+/// One case with everything a worker needs to execute it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedCase {
+    /// Its key.
+    pub key: CaseKey,
+    /// What to execute.
+    pub task: Task,
+    /// Why it is not executed, if so: it stays in the plan and gets its attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skip: Option<Skip>,
+}
+
+/// Why a planned case is not executed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skip {
+    /// From the closed list.
+    pub reason: SkipReason,
+    /// In words, with a link where there is one.
+    pub message: String,
+}
+
+/// A model as the planner needs it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlannedModel {
+    /// What to build.
+    pub spec: ModelSpec,
+    /// Named dimensions with bounds; empty when the model is not for the dynamism suite.
+    pub dimensions: Vec<DynamicDimension>,
+    /// Why it is not executed, if so.
+    pub skip: Option<Skip>,
+}
+
+/// What is common to all cases of a plan.
+#[derive(Debug, Clone)]
+pub struct Axes {
+    /// Suites, in order.
+    pub suites: Vec<Suite>,
+    /// Modes, in order; dynamism is always compiled.
+    pub modes: Vec<Mode>,
+    /// Element types, in order.
+    pub dtypes: Vec<Dtype>,
+    /// Directions, in order; dynamism and Tier 2 are forward only.
+    pub directions: Vec<Direction>,
+}
+
+/// Lists every case: operators in the worker's order, then models in the order of their lists.
+/// Each key appears once.
+pub fn plan_cases(
+    axes: &Axes,
+    operators: &[OperatorCase],
+    models: &[PlannedModel],
+) -> Result<Vec<PlannedCase>, Error> {
+    let mut cases = Vec::new();
+    for suite in &axes.suites {
+        match suite {
+            Suite::Operators => plan_operators(axes, operators, &mut cases)?,
+            Suite::Tier1 => plan_models(axes, *suite, &axes.directions, models, &mut cases)?,
+            Suite::Tier2 => {
+                plan_models(axes, *suite, &[Direction::Forward], models, &mut cases)?;
+            }
+            Suite::Dynamism => plan_dynamism(axes, models, &mut cases)?,
+        }
+    }
+    let mut seen = std::collections::HashSet::new();
+    cases.retain(|case| seen.insert(case.key.clone()));
+    Ok(cases)
+}
+
+fn plan_operators(
+    axes: &Axes,
+    operators: &[OperatorCase],
+    cases: &mut Vec<PlannedCase>,
+) -> Result<(), Error> {
+    for operator in operators {
+        let direction = if operator.train { Direction::Train } else { Direction::Forward };
+        if !axes.directions.contains(&direction) {
+            continue;
+        }
+        for mode in &axes.modes {
+            let subject = format!("opinfo:{}#{}", operator.entry, operator.sample);
+            let key = key(Suite::Operators, &subject, operator.dtype, *mode, direction)?;
+            let task = Task::Operator { entry: operator.entry.clone(), sample: operator.sample };
+            cases.push(PlannedCase { key, task, skip: None });
+        }
+    }
+    Ok(())
+}
+
+fn plan_models(
+    axes: &Axes,
+    suite: Suite,
+    directions: &[Direction],
+    models: &[PlannedModel],
+    cases: &mut Vec<PlannedCase>,
+) -> Result<(), Error> {
+    for model in models {
+        for (dtype, mode, direction) in combinations(&axes.dtypes, &axes.modes, directions) {
+            let key = key(suite, &subject(&model.spec), dtype, mode, direction)?;
+            let task =
+                Task::Model { model: model.spec.clone(), compare: suite == Suite::Tier2 };
+            cases.push(PlannedCase { key, task, skip: model.skip.clone() });
+        }
+    }
+    Ok(())
+}
+
+fn plan_dynamism(
+    axes: &Axes,
+    models: &[PlannedModel],
+    cases: &mut Vec<PlannedCase>,
+) -> Result<(), Error> {
+    for model in models.iter().filter(|model| !model.dimensions.is_empty()) {
+        for dtype in &axes.dtypes {
+            let subject = subject(&model.spec);
+            let key =
+                key(Suite::Dynamism, &subject, *dtype, Mode::Compile, Direction::Forward)?;
+            let task = Task::Dynamism {
+                model: model.spec.clone(),
+                dimensions: model.dimensions.clone(),
+                sweep: plan_sweep(&model.spec, &model.dimensions),
+            };
+            cases.push(PlannedCase { key, task, skip: model.skip.clone() });
+        }
+    }
+    Ok(())
+}
+
+fn combinations<'a>(
+    dtypes: &'a [Dtype],
+    modes: &'a [Mode],
+    directions: &'a [Direction],
+) -> impl Iterator<Item = (Dtype, Mode, Direction)> + 'a {
+    dtypes.iter().flat_map(move |dtype| {
+        modes.iter().flat_map(move |mode| {
+            directions.iter().map(move |direction| (*dtype, *mode, *direction))
+        })
+    })
+}
+
+/// `source:id@revision#size`.
+fn subject(model: &ModelSpec) -> String {
+    let revision = model.revision.as_ref().map(|r| format!("@{r}")).unwrap_or_default();
+    format!("{}:{}{revision}#{}", model.source, model.id, model.size)
+}
+
+fn key(
+    suite: Suite,
+    subject: &str,
+    dtype: Dtype,
+    mode: Mode,
+    direction: Direction,
+) -> Result<CaseKey, Error> {
+    let variant = Variant { dtype, mode, direction, layout: None };
+    CaseKey::new(suite, subject, &variant).map_err(|error| Error::Input {
+        message: error.to_string(),
+        hint: "choose another name for it in the list".to_owned(),
+    })
+}
+
+/// Keeps the cases that the filter chooses; an empty choice is an error of its own.
+pub fn select(cases: Vec<PlannedCase>, filter: &Filter) -> Result<Vec<PlannedCase>, Error> {
+    let before = cases.len();
+    let chosen: Vec<_> = cases.into_iter().filter(|case| filter.chooses(&case.key)).collect();
+    if !chosen.is_empty() {
+        return Ok(chosen);
+    }
+    let (message, hint) = if before == 0 {
+        (
+            "the plan is empty: no entry of the lists yields a case".to_owned(),
+            "check the lists, `--dtype` and `--direction`; dynamism needs models with dimensions",
+        )
+    } else {
+        (
+            format!("no case matches the filter {}: {before} cases were there", filter.describe()),
+            "`runner list` with the same flags and no `--filter` prints every case key",
+        )
+    };
+    Err(Error::NothingSelected { message, hint: hint.to_owned() })
+}
+
+/// The manifest of a plan.
+#[must_use]
+pub fn manifest(cases: &[PlannedCase]) -> put_manifest::Request {
+    let keys: Vec<CaseKey> = cases.iter().map(|case| case.key.clone()).collect();
+    let hash = hex::encode(Sha256::digest(put_manifest::Request::hash_text(&keys)));
+    put_manifest::Request { hash, cases: keys }
+}
+
+/// A fixed slice of a run: a case belongs to it by the hash of its key, so that adding a case
+/// moves no other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shard {
+    /// From 1.
+    pub index: u32,
+    /// How many there are.
+    pub total: u32,
+}
+
+impl Shard {
+    /// Whether the case is in this slice.
+    #[must_use]
+    pub fn holds(self, case: &CaseKey) -> bool {
+        let digest = Sha256::digest(case.as_str());
+        let (first, _) = digest.split_first_chunk::<8>().expect("a SHA-256 has 32 bytes");
+        u64::from_be_bytes(*first) % u64::from(self.total) == u64::from(self.index - 1)
+    }
+}
+
+impl std::fmt::Display for Shard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.index, self.total)
+    }
+}
+
+impl std::str::FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parts = text.split_once('/').and_then(|(index, total)| {
+            Some(Self { index: index.parse().ok()?, total: total.parse().ok()? })
+        });
+        parts
+            .filter(|shard| (1..=shard.total).contains(&shard.index))
+            .ok_or_else(|| "a shard reads `I/N` with I from 1 to N, for example `2/8`".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn axes(suites: &[Suite]) -> Axes {
+        Axes {
+            suites: suites.to_vec(),
+            modes: vec![Mode::Eager, Mode::Compile],
+            dtypes: vec![Dtype::Float32],
+            directions: vec![Direction::Forward],
+        }
+    }
+
+    fn model(id: &str, dynamic: bool) -> PlannedModel {
+        let dimension = DynamicDimension {
+            name: "sequence".to_owned(),
+            min: 2,
+            max: 8,
+            inputs: [("input_ids".to_owned(), 1)].into(),
+        };
+        PlannedModel {
+            spec: ModelSpec {
+                source: "transformers".to_owned(),
+                id: id.to_owned(),
+                revision: None,
+                size: "tiny".to_owned(),
+                overrides: serde_json::Map::new(),
+                batch: 2,
+                sequence: 4,
+            },
+            dimensions: if dynamic { vec![dimension] } else { vec![] },
+            skip: None,
+        }
+    }
+
+    fn operator(entry: &str, train: bool) -> OperatorCase {
+        OperatorCase { entry: entry.to_owned(), dtype: Dtype::Float32, sample: 0, train }
+    }
+
+    #[test]
+    fn every_suite_gets_its_cases_once_and_in_order() {
+        let suites = [Suite::Operators, Suite::Tier1, Suite::Tier2, Suite::Dynamism];
+        let operators = [operator("add", false), operator("add", true), operator("add", false)];
+        let models = [model("A", true), model("B", false)];
+        let cases = plan_cases(&axes(&suites), &operators, &models).unwrap();
+        let keys: Vec<_> = cases.iter().map(|case| case.key.as_str()).collect();
+        assert_eq!(
+            keys,
+            [
+                "operators/opinfo:add#0/float32.eager.forward",
+                "operators/opinfo:add#0/float32.compile.forward",
+                "tier1/transformers:A#tiny/float32.eager.forward",
+                "tier1/transformers:A#tiny/float32.compile.forward",
+                "tier1/transformers:B#tiny/float32.eager.forward",
+                "tier1/transformers:B#tiny/float32.compile.forward",
+                "tier2/transformers:A#tiny/float32.eager.forward",
+                "tier2/transformers:A#tiny/float32.compile.forward",
+                "tier2/transformers:B#tiny/float32.eager.forward",
+                "tier2/transformers:B#tiny/float32.compile.forward",
+                "dynamism/transformers:A#tiny/float32.compile.forward",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_manifest_hash_is_that_of_the_recorded_message() {
+        let keys = [
+            "operators/opinfo:add#0/float32.eager.forward",
+            "tier1/timm:resnet18#tiny/float32.compile.forward",
+        ];
+        let text: String = keys.iter().map(|key| format!("{key}\n")).collect();
+        assert_eq!(
+            hex::encode(Sha256::digest(text)),
+            "97abcd25f732b4f58df0f7905dbdda78752ee8f1153931b09e9cef4e42227322"
+        );
+    }
+
+    #[test]
+    fn shards_part_the_plan_and_a_new_case_moves_no_other() {
+        let keys: Vec<CaseKey> = (0..500)
+            .map(|i| format!("operators/opinfo:add#{i}/float32.eager.forward").parse().unwrap())
+            .collect();
+        let shards: Vec<Shard> = (1..=7).map(|index| Shard { index, total: 7 }).collect();
+        for key in &keys {
+            assert_eq!(shards.iter().filter(|shard| shard.holds(key)).count(), 1, "{key}");
+        }
+        for shard in shards {
+            let held = keys.iter().filter(|key| shard.holds(key)).count();
+            assert!((30..130).contains(&held), "shard {shard} holds {held} of 500");
+        }
+    }
+
+    #[test]
+    fn a_wrong_shard_is_refused_in_words() {
+        for bad in ["", "1", "0/3", "4/3", "1/0", "a/b", "1/2/3", "-1/3"] {
+            assert!(bad.parse::<Shard>().is_err(), "{bad:?}");
+        }
+        assert_eq!("2/8".parse::<Shard>().unwrap().to_string(), "2/8");
+    }
+
+    #[test]
+    fn an_empty_choice_is_an_error_that_names_the_filter() {
+        let cases = plan_cases(&axes(&[Suite::Tier1]), &[], &[model("A", false)]).unwrap();
+        let filter = Filter::new(vec!["aten::nosuch".to_owned()]);
+        let error = select(cases, &filter).unwrap_err();
+        assert_eq!(error.exit(), crate::exit::Exit::NothingSelected);
+        assert!(error.to_string().contains("`aten::nosuch`"), "{error}");
+    }
+}

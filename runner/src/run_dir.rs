@@ -1,0 +1,208 @@
+//! The folder of one run: which files are in it, and who may write to it.
+//!
+//! ```text
+//! run.json        what the run is, as it is announced to a server
+//! manifest.json   planned case keys and their hash
+//! plan.json       planned cases with what a worker needs, and the settings
+//! journal.jsonl   every attempt
+//! upload.json     where it was sent, and how far
+//! logs/           output of the Python processes
+//! summary.json, report.html, junit.xml
+//! ```
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use chrono::{DateTime, Utc};
+use protocol::RunKey;
+use protocol::ingest_api::{create_run, put_manifest};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::plan::{PlannedCase, Shard};
+
+/// Settings of a run that resuming it needs again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Device profile.
+    pub profile: String,
+    /// Why this one, when it was chosen by `auto`.
+    pub device_reason: Option<String>,
+    /// Worker processes asked for; 0 is one per device slot.
+    pub jobs: u32,
+    /// More attempts after an unexpected outcome.
+    pub retries: u32,
+    /// Seconds for compiling and what leads to it.
+    pub compile_timeout: u64,
+    /// Seconds for executing.
+    pub execute_timeout: u64,
+    /// Cases after which a worker is replaced.
+    pub recycle_after: u32,
+    /// Growth of memory in MiB after which a worker is replaced.
+    pub recycle_growth_mib: u64,
+    /// Most MiB of address space of a worker.
+    pub address_space_mib: Option<u64>,
+    /// Seed of every generator.
+    pub seed: u64,
+    /// The slice of the plan that this process executes.
+    pub shard: Option<Shard>,
+    /// Python of the environment under test.
+    pub python: PathBuf,
+    /// Server that results were meant for.
+    pub push: Option<String>,
+}
+
+/// The plan as it is kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Settings.
+    pub settings: Settings,
+    /// All planned cases, those of other shards too, in the order of the manifest.
+    pub cases: Vec<PlannedCase>,
+}
+
+/// A run's folder.
+#[derive(Debug, Clone)]
+pub struct RunDir {
+    path: PathBuf,
+}
+
+/// Held by the one process that may write to a run.
+#[derive(Debug)]
+pub struct RunLock {
+    _file: File,
+}
+
+impl RunDir {
+    /// Makes the folder of a new run.
+    pub fn create(runs_dir: &Path, key: &RunKey, shard: Option<Shard>) -> Result<Self, Error> {
+        let part = shard.map(|s| format!(".shard-{}-of-{}", s.index, s.total)).unwrap_or_default();
+        let path = runs_dir.join(format!("{key}{part}"));
+        if path.exists() {
+            return Err(Error::Usage {
+                message: format!("run `{key}` is already kept in `{}`", path.display()),
+                hint: format!("`runner resume {key}` goes on with it; else choose another `--run-key`"),
+            });
+        }
+        let logs = path.join("logs");
+        std::fs::create_dir_all(&logs).map_err(Error::file("create", &logs))?;
+        Ok(Self { path })
+    }
+
+    /// Finds a kept run by its key, or the latest one.
+    pub fn find(runs_dir: &Path, key: &str) -> Result<Self, Error> {
+        let unknown =
+            || Error::UnknownRun { key: key.to_owned(), runs_dir: runs_dir.to_owned() };
+        let kept = Self::list(runs_dir)?;
+        if key == "latest" {
+            return kept.into_iter().next_back().ok_or_else(unknown);
+        }
+        kept.into_iter().find(|run| run.name() == key).ok_or_else(unknown)
+    }
+
+    /// Every kept run, the oldest first.
+    pub fn list(runs_dir: &Path) -> Result<Vec<Self>, Error> {
+        let entries = match std::fs::read_dir(runs_dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(Error::file("read", runs_dir)(error)),
+        };
+        let mut runs: Vec<(DateTime<Utc>, Self)> = entries
+            .flatten()
+            .map(|entry| Self { path: entry.path() })
+            .filter_map(|run| Some((run.run().ok()?.started_at, run)))
+            .collect();
+        runs.sort_by(|a, b| (a.0, &a.1.path).cmp(&(b.0, &b.1.path)));
+        Ok(runs.into_iter().map(|(_, run)| run).collect())
+    }
+
+    /// Takes the right to write to it; fails while another process has it.
+    pub fn lock(&self) -> Result<RunLock, Error> {
+        let path = self.path.join(".lock");
+        let file = File::create(&path).map_err(Error::file("create", &path))?;
+        match file.try_lock() {
+            Ok(()) => Ok(RunLock { _file: file }),
+            Err(TryLockError::WouldBlock) => Err(Error::Usage {
+                message: format!("another runner is at work on run `{}`", self.name()),
+                hint: "wait until it is done".to_owned(),
+            }),
+            Err(TryLockError::Error(error)) => Err(Error::file("lock", &path)(error)),
+        }
+    }
+
+    /// Folder name: the run key, and the shard if it is one.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The journal.
+    #[must_use]
+    pub fn journal(&self) -> PathBuf {
+        self.path.join("journal.jsonl")
+    }
+
+    /// Logs of the Python processes.
+    #[must_use]
+    pub fn logs(&self) -> PathBuf {
+        self.path.join("logs")
+    }
+
+    /// What the run is.
+    pub fn run(&self) -> Result<create_run::Request, Error> {
+        self.read("run.json")
+    }
+
+    /// Keeps what the run is.
+    pub fn write_run(&self, run: &create_run::Request) -> Result<(), Error> {
+        self.write("run.json", run)
+    }
+
+    /// The manifest.
+    pub fn manifest(&self) -> Result<put_manifest::Request, Error> {
+        self.read("manifest.json")
+    }
+
+    /// Keeps the manifest.
+    pub fn write_manifest(&self, manifest: &put_manifest::Request) -> Result<(), Error> {
+        self.write("manifest.json", manifest)
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> Result<Plan, Error> {
+        self.read("plan.json")
+    }
+
+    /// Keeps the plan.
+    pub fn write_plan(&self, plan: &Plan) -> Result<(), Error> {
+        self.write("plan.json", plan)
+    }
+
+    /// Reads a JSON file of the run.
+    pub fn read<T: DeserializeOwned>(&self, name: &str) -> Result<T, Error> {
+        let path = self.path.join(name);
+        let bytes = std::fs::read(&path).map_err(Error::file("read", &path))?;
+        serde_json::from_slice(&bytes).map_err(|error| Error::Input {
+            message: format!("`{}` is damaged: {error}", path.display()),
+            hint: "the run cannot be used any more; start it again".to_owned(),
+        })
+    }
+
+    /// Replaces a JSON file of the run; a reader sees the old one or the new one, whole.
+    pub fn write<T: Serialize>(&self, name: &str, value: &T) -> Result<(), Error> {
+        let path = self.path.join(name);
+        let new = self.path.join(format!(".{name}.new"));
+        let text = serde_json::to_vec_pretty(value).expect("our files have text keys only");
+        let written = std::fs::write(&new, text)
+            .and_then(|()| File::open(&new)?.sync_all())
+            .and_then(|()| std::fs::rename(&new, &path));
+        written.map_err(Error::file("write", &path))
+    }
+}

@@ -1,0 +1,479 @@
+//! One device slot: keeps a healthy worker on it and executes the cases it is given, one after the
+//! other.
+//!
+//! It decides about processes (start, probe, replace, drain) and about nothing of the run: what to
+//! execute next, and whether again, is [`crate::dispatch`]'s.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::evidence::LastOperator;
+use protocol::ingest_api::Attempt;
+use protocol::worker_link::{Execute, Probed, Task};
+use protocol::{Direction, Outcome, Suite};
+use tokio::sync::{mpsc, watch};
+
+use crate::backend::{Backend, MAX_STARTS};
+use crate::device::Slot;
+use crate::event::Event;
+use crate::execute::{Comparer, Deadlines, Exchange, Executed, Execution};
+use crate::outcome::{Asked, Ending, Judged, is_retryable, judge, wants_breadcrumb};
+use crate::plan::PlannedCase;
+use crate::worker::process;
+use crate::worker::worker::ProbeError;
+use crate::worker::{StartError, Worker};
+
+/// Longest time of a rerun that only names the operator of a timeout.
+const BREADCRUMB_LIMIT: Duration = Duration::from_secs(60);
+
+/// What all slots of a run share.
+#[derive(Clone)]
+pub struct Shared {
+    /// Starts workers.
+    pub backend: Arc<Backend>,
+    /// Time that a case may spend.
+    pub deadlines: Deadlines,
+    /// How outputs are compared.
+    pub comparer: Comparer,
+    /// Where folders for tensors are made.
+    pub exchange: PathBuf,
+    /// Cases after which a worker is replaced.
+    pub recycle_after: u32,
+    /// Growth in bytes after which a worker is replaced.
+    pub recycle_growth_bytes: u64,
+    /// Seed of every generator.
+    pub seed: u64,
+    /// Whether the backend executes on the simulating host.
+    pub host_limited: bool,
+    /// Becomes true when cases in flight are to be abandoned.
+    pub abandon: watch::Receiver<bool>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("exchange", &self.exchange).finish_non_exhaustive()
+    }
+}
+
+/// A case to execute.
+#[derive(Debug, Clone)]
+pub struct Assignment {
+    /// Place in the plan.
+    pub index: usize,
+    /// The case.
+    pub case: Arc<PlannedCase>,
+    /// From 1.
+    pub attempt: u32,
+    /// Whether it needs a process that has executed nothing yet.
+    pub fresh: bool,
+    /// What an earlier attempt found out about the operator to blame.
+    pub earlier: Option<Earlier>,
+}
+
+/// How an earlier attempt ended, and the operator that a rerun named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Earlier {
+    outcome: Outcome,
+    error_class: String,
+    last_operator: Option<LastOperator>,
+}
+
+/// What a slot tells the dispatcher.
+#[derive(Debug)]
+pub enum Report {
+    /// Something happened.
+    Event(Event),
+    /// A case is over.
+    Finished {
+        /// The slot.
+        slot: u32,
+        /// What it was given.
+        assignment: Assignment,
+        /// The attempt.
+        attempt: Box<Attempt>,
+        /// For the next attempt of this case.
+        earlier: Earlier,
+    },
+    /// The case in flight was abandoned as asked; it has no attempt.
+    Abandoned {
+        /// The slot.
+        slot: u32,
+    },
+    /// The device cannot be used any more. The case was not executed and is not to blame.
+    Drained {
+        /// The slot.
+        slot: u32,
+        /// What it was given.
+        assignment: Assignment,
+        /// Why, for people.
+        reason: String,
+    },
+}
+
+/// The worker that is on the slot at present.
+struct Current {
+    worker: Worker,
+    device_type: String,
+    executed: u32,
+    resident_at_start: u64,
+    /// The case it executed last, to name what may have poisoned it.
+    last_case: Option<String>,
+}
+
+/// A slot with its worker.
+pub struct SlotRunner {
+    slot: Slot,
+    shared: Shared,
+    reports: mpsc::Sender<Report>,
+    current: Option<Current>,
+}
+
+impl std::fmt::Debug for SlotRunner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SlotRunner").field("slot", &self.slot).finish_non_exhaustive()
+    }
+}
+
+impl SlotRunner {
+    /// A slot; `first` is a worker that has proved itself already.
+    #[must_use]
+    pub fn new(
+        slot: Slot,
+        shared: Shared,
+        reports: mpsc::Sender<Report>,
+        first: Option<(Worker, Probed)>,
+    ) -> Self {
+        let current = first.map(|(worker, probed)| Current::new(worker, &probed));
+        Self { slot, shared, reports, current }
+    }
+
+    /// Executes what it is given until there is nothing more, then lets its worker leave.
+    pub async fn run(mut self, mut assignments: mpsc::Receiver<Assignment>) {
+        if let Some(current) = &self.current {
+            let (worker, pid) = (current.worker.number, current.worker.pid);
+            self.tell(Report::Event(Event::WorkerStarted { worker, pid })).await;
+        }
+        while let Some(assignment) = assignments.recv().await {
+            let report = self.handle(assignment).await;
+            self.tell(report).await;
+        }
+        self.retire("the run is over").await;
+    }
+
+    async fn handle(&mut self, assignment: Assignment) -> Report {
+        let slot = self.slot.number;
+        if let Some(skip) = &assignment.case.skip {
+            let ending = Ending::Skipped { reason: skip.reason, message: skip.message.clone() };
+            return self.finish(assignment, ending, None).await;
+        }
+        if assignment.fresh && self.current.as_ref().is_some_and(|c| c.executed > 0) {
+            self.retire("replaced: the next attempt needs a fresh process").await;
+        }
+        if let Err(error) = self.ensure_worker().await {
+            let reason = error.to_string();
+            return Report::Drained { slot, assignment, reason };
+        }
+        let Some(executed) = self.execute(&assignment, false).await else {
+            let reason = format!(
+                "no folder for tensors can be made in `{}`",
+                self.shared.exchange.display()
+            );
+            return Report::Drained { slot, assignment, reason };
+        };
+        match executed.0.ending.clone() {
+            None => {
+                self.drop_worker("abandoned").await;
+                Report::Abandoned { slot }
+            }
+            Some(ending) => self.finish(assignment, ending, Some(executed.0)).await,
+        }
+    }
+
+    /// Judges, looks after the worker, names the operator where that takes a rerun, and writes the
+    /// attempt.
+    async fn finish(
+        &mut self,
+        assignment: Assignment,
+        ending: Ending,
+        executed: Option<Executed>,
+    ) -> Report {
+        let asked = self.asked(&assignment.case);
+        let (log, started_at, seconds, operators, usable, notes) = match executed {
+            Some(e) => (e.log, e.started_at, e.seconds, e.operators, e.worker_usable, e.notes),
+            None => (Default::default(), chrono::Utc::now(), 0.0, None, true, Vec::new()),
+        };
+        let log_text = format!("{}\n{}", log.head, log.tail);
+        let (mut judged, mut evidence) = judge(&asked, &ending, &log_text);
+        evidence.log = log;
+        evidence.operators = operators;
+        evidence.notes.extend(notes);
+        let predecessor = self.current.as_ref().and_then(|c| c.last_case.clone());
+        if let Some(note) = self.look_after_worker(&assignment, &judged, usable).await {
+            let before = predecessor
+                .map_or_else(String::new, |case| format!("; the case before it was `{case}`"));
+            evidence.notes.push(format!("{note}{before}"));
+        }
+        self.name_operator(&assignment, &mut judged, &mut evidence).await;
+        let earlier = Earlier {
+            outcome: judged.outcome,
+            error_class: judged.error_class.clone(),
+            last_operator: evidence.last_operator.clone(),
+        };
+        let attempt = Box::new(Attempt {
+            case: assignment.case.key.clone(),
+            attempt: assignment.attempt,
+            outcome: judged.outcome,
+            stage: judged.stage,
+            error_class: judged.error_class,
+            message: judged.message,
+            operator: judged.operator,
+            started_at,
+            seconds,
+            evidence,
+        });
+        Report::Finished { slot: self.slot.number, assignment, attempt, earlier }
+    }
+
+    /// After a case: a worker that is gone or spoiled is dropped; after a bad outcome it must prove
+    /// that its device still works. Returns a note when it could not.
+    async fn look_after_worker(
+        &mut self,
+        assignment: &Assignment,
+        judged: &Judged,
+        usable: bool,
+    ) -> Option<String> {
+        let current = self.current.as_mut()?;
+        current.last_case = Some(assignment.case.key.to_string());
+        if !usable || judged.outcome.spoils_the_worker() {
+            let reason = match judged.outcome {
+                Outcome::Crash | Outcome::Timeout | Outcome::Oom => {
+                    format!("{}: {}", judged.outcome, judged.error_class)
+                }
+                Outcome::Pass
+                | Outcome::Mismatch
+                | Outcome::Error
+                | Outcome::Unsupported
+                | Outcome::Fallback
+                | Outcome::Skipped
+                | Outcome::Infra
+                | Outcome::HostLimit => "its device can no longer be trusted".to_owned(),
+            };
+            self.drop_worker(&reason).await;
+            return None;
+        }
+        if is_retryable(judged.outcome) || judged.outcome == Outcome::Unsupported {
+            if let Err(error) = current.worker.probe().await {
+                self.drop_worker(&format!("it failed its probe after a bad case: {error}")).await;
+                return Some(format!("the device failed its probe after this case: {error}"));
+            }
+        }
+        let current = self.current.as_ref()?;
+        let resident = process::resident_bytes(current.worker.pid).unwrap_or(0);
+        let growth = resident.saturating_sub(current.resident_at_start);
+        if current.executed >= self.shared.recycle_after {
+            self.retire(&format!("recycled after {} cases", self.shared.recycle_after)).await;
+        } else if growth > self.shared.recycle_growth_bytes {
+            self.retire(&format!("recycled: its memory grew by {} MiB", growth >> 20)).await;
+        }
+        None
+    }
+
+    /// Executes the case once more, one operator at a time, to learn in which operator it ends
+    /// badly. The outcome stands whatever comes of it.
+    async fn name_operator(
+        &mut self,
+        assignment: &Assignment,
+        judged: &mut Judged,
+        evidence: &mut protocol::Evidence,
+    ) {
+        if !wants_breadcrumb(judged) {
+            return;
+        }
+        let same_end = |earlier: &&Earlier| {
+            earlier.outcome == judged.outcome && earlier.error_class == judged.error_class
+        };
+        let known = assignment.earlier.as_ref().filter(same_end);
+        let last_operator = match known {
+            Some(earlier) => earlier.last_operator.clone(),
+            None => self.rerun_with_breadcrumb(assignment, judged, evidence).await,
+        };
+        if let Some(last_operator) = last_operator {
+            judged.operator = Some(last_operator.overload.clone());
+            evidence.last_operator = Some(last_operator);
+        }
+    }
+
+    async fn rerun_with_breadcrumb(
+        &mut self,
+        assignment: &Assignment,
+        judged: &Judged,
+        evidence: &mut protocol::Evidence,
+    ) -> Option<LastOperator> {
+        self.retire("replaced: a rerun names the operator").await;
+        self.ensure_worker().await.ok()?;
+        let (executed, crumb) = self.execute(assignment, true).await?;
+        let asked = self.asked(&assignment.case);
+        let log_text = format!("{}\n{}", executed.log.head, executed.log.tail);
+        let (again, _) = judge(&asked, executed.ending.as_ref()?, &log_text);
+        let usable = executed.worker_usable && !again.outcome.spoils_the_worker();
+        self.drop_or_retire(usable, "a rerun that named the operator is over").await;
+        if again.outcome != judged.outcome {
+            let note = format!("executed again one operator at a time, it ended as {}", again.outcome);
+            evidence.notes.push(note);
+            return None;
+        }
+        let overload = again.operator.or(crumb)?;
+        Some(LastOperator { overload, source: "rerun".to_owned() })
+    }
+
+    /// Executes on the current worker; `None` when no folder for tensors can be made.
+    async fn execute(
+        &mut self,
+        assignment: &Assignment,
+        with_breadcrumb: bool,
+    ) -> Option<(Executed, Option<String>)> {
+        let exchange = Exchange::create(&self.shared.exchange).ok()?;
+        let current = self.current.as_mut()?;
+        let case = assignment.case.key.clone();
+        let (worker, attempt) = (current.worker.number, assignment.attempt);
+        let event = Event::CaseStarted { case: case.clone(), attempt, worker };
+        if !with_breadcrumb {
+            let _ = self.reports.send(Report::Event(event)).await;
+        }
+        let reports = self.reports.clone();
+        let slow = Box::new(move |stage, seconds| {
+            let event = Event::CaseSlow { case: case.clone(), stage, seconds };
+            // A full queue means that there is more important news.
+            let _ = reports.try_send(Report::Event(event));
+        });
+        let mut deadlines = self.shared.deadlines;
+        if with_breadcrumb {
+            deadlines.compile = deadlines.compile.min(BREADCRUMB_LIMIT);
+            deadlines.execute = deadlines.execute.min(BREADCRUMB_LIMIT);
+        }
+        let request = self.shared.request(&assignment.case, &exchange, with_breadcrumb);
+        current.executed += 1;
+        let mut execution = Execution {
+            worker: &mut current.worker,
+            deadlines,
+            comparer: Arc::clone(&self.shared.comparer),
+            slow,
+            abandon: self.shared.abandon.clone(),
+        };
+        let executed = execution.execute(request).await;
+        let crumb = with_breadcrumb.then(|| read_breadcrumb(&exchange.breadcrumb())).flatten();
+        Some((executed, crumb))
+    }
+
+    /// Makes sure that a worker is there whose device has just been seen to work.
+    async fn ensure_worker(&mut self) -> Result<(), StartError> {
+        if self.current.is_some() {
+            return Ok(());
+        }
+        let environment: BTreeMap<_, _> = self.slot.environment.clone();
+        let (worker, probed) = self.shared.backend.proven_worker(environment, MAX_STARTS).await?;
+        let event = Event::WorkerStarted { worker: worker.number, pid: worker.pid };
+        self.current = Some(Current::new(worker, &probed));
+        self.tell(Report::Event(event)).await;
+        Ok(())
+    }
+
+    async fn drop_or_retire(&mut self, usable: bool, reason: &str) {
+        if usable {
+            self.retire(reason).await;
+        } else {
+            self.drop_worker(reason).await;
+        }
+    }
+
+    /// Lets the worker leave in order; how it left is a finding of the run when it went wrong.
+    async fn retire(&mut self, reason: &str) {
+        let Some(current) = self.current.take() else { return };
+        let number = current.worker.number;
+        let problem = current.worker.leave().await;
+        let event = Event::WorkerEnded { worker: number, reason: reason.to_owned() };
+        self.tell(Report::Event(event)).await;
+        if let Some(problem) = problem {
+            let text = format!("teardown-crash: worker {number} {problem} after its last result");
+            self.tell(Report::Event(Event::Finding { text })).await;
+        }
+    }
+
+    /// Ends the worker, which may have ended already.
+    async fn drop_worker(&mut self, reason: &str) {
+        let Some(mut current) = self.current.take() else { return };
+        current.worker.kill(false).await;
+        let event =
+            Event::WorkerEnded { worker: current.worker.number, reason: reason.to_owned() };
+        self.tell(Report::Event(event)).await;
+    }
+
+    fn asked(&self, case: &PlannedCase) -> Asked {
+        let sweep_sizes = match &case.task {
+            Task::Dynamism { sweep, .. } => sweep.len(),
+            Task::Operator { .. } | Task::Model { .. } => 0,
+        };
+        let device_type =
+            self.current.as_ref().map(|c| c.device_type.clone()).unwrap_or_default();
+        Asked {
+            suite: case.key.suite(),
+            mode: case.key.variant().mode,
+            device_type,
+            host_limited: self.shared.host_limited,
+            sweep_sizes,
+            seed: self.shared.seed,
+        }
+    }
+
+    async fn tell(&self, report: Report) {
+        // Without a dispatcher there is nobody left to tell.
+        let _ = self.reports.send(report).await;
+    }
+}
+
+impl Current {
+    fn new(worker: Worker, probed: &Probed) -> Self {
+        let device_type = probed.device.split(':').next().unwrap_or_default().to_owned();
+        let resident_at_start = process::resident_bytes(worker.pid).unwrap_or(0);
+        Self { worker, device_type, executed: 0, resident_at_start, last_case: None }
+    }
+}
+
+impl Shared {
+    fn request(&self, case: &PlannedCase, exchange: &Exchange, with_breadcrumb: bool) -> Execute {
+        let variant = case.key.variant();
+        let breadcrumb = with_breadcrumb.then(|| exchange.breadcrumb().display().to_string());
+        Execute {
+            case: case.key.to_string(),
+            task: case.task.clone(),
+            dtype: variant.dtype,
+            mode: variant.mode,
+            train: variant.direction == Direction::Train,
+            layout: variant.layout.unwrap_or_default(),
+            seed: self.seed,
+            exchange: exchange.path(),
+            breadcrumb,
+            // A sweep is long, and its operators are those of the model's other cases.
+            record_operators: !with_breadcrumb && case.key.suite() != Suite::Dynamism,
+        }
+    }
+}
+
+/// The overload's name in a breadcrumb file: text, then zero bytes.
+fn read_breadcrumb(path: &std::path::Path) -> Option<String> {
+    let bytes = std::fs::read(path).ok()?;
+    let text = bytes.split(|byte| *byte == 0).next()?;
+    let name = String::from_utf8_lossy(text).trim().to_owned();
+    (!name.is_empty()).then_some(name)
+}
+
+impl From<ProbeError> for StartError {
+    fn from(error: ProbeError) -> Self {
+        match error {
+            ProbeError::Failed { message, hint } => Self { message, hint, may_pass: true },
+            ProbeError::Died(message) => Self { message, hint: String::new(), may_pass: true },
+        }
+    }
+}
