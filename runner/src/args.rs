@@ -472,7 +472,8 @@ mod tests {
 
     #[test]
     fn suites_are_taken_once_and_in_order() {
-        let cli = Cli::parse_from(["runner", "--tier", "1", "--suite", "tier1", "--suite=operators"]);
+        let cli =
+            Cli::parse_from(["runner", "--tier", "1", "--suite", "tier1", "--suite=operators"]);
         assert_eq!(cli.run.plan.suites(), [Suite::Operators, Suite::Tier1]);
     }
 }

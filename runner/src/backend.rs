@@ -28,7 +28,10 @@ pub struct Backend {
 
 impl Backend {
     /// Imports it.
-    pub async fn start(launch: Launch, address_space_bytes: Option<u64>) -> Result<Self, StartError> {
+    pub async fn start(
+        launch: Launch,
+        address_space_bytes: Option<u64>,
+    ) -> Result<Self, StartError> {
         let mut tries = 0;
         let fork_server = loop {
             tries += 1;
@@ -47,7 +50,10 @@ impl Backend {
     }
 
     /// Starts a worker without asking anything of the device.
-    pub async fn worker(&self, environment: BTreeMap<String, String>) -> Result<Worker, StartError> {
+    pub async fn worker(
+        &self,
+        environment: BTreeMap<String, String>,
+    ) -> Result<Worker, StartError> {
         let fork_server = self.living_fork_server().await?;
         Worker::start(&fork_server, environment, self.address_space_bytes).await
     }
@@ -66,7 +72,7 @@ impl Backend {
                     Ok(probed) => return Ok((worker, probed)),
                     Err(error) => {
                         worker.kill(false).await;
-                        let log = worker.log.display().to_string();
+                        let log = worker.log.path().display().to_string();
                         let died = matches!(error, ProbeError::Died(_));
                         let mut error = StartError::from(error);
                         if died {

@@ -64,8 +64,7 @@ const PLUGIN_PACKAGE: &str = "lammps_jax_pjrt_cpu";
 const TPU_PCI_VENDOR: &str = "0x1ae0";
 /// What keeps XLA:CPU honest: without the first, minima and maxima drop NaN; without the second,
 /// arc tangents of wide rows are wrong.
-const SIM_XLA_FLAGS: &str =
-    "--xla_cpu_enable_fast_min_max=false --xla_cpu_prefer_vector_width=128";
+const SIM_XLA_FLAGS: &str = "--xla_cpu_enable_fast_min_max=false --xla_cpu_prefer_vector_width=128";
 
 impl Profile {
     /// Why this host or environment certainly cannot use the profile; nothing when it may work.
@@ -227,9 +226,7 @@ fn take_unit(profile: Profile, number: u32, locks: &Path) -> Result<Slot, Error>
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into(),
-        Profile::Cuda => {
-            [("CUDA_VISIBLE_DEVICES".to_owned(), number.to_string())].into()
-        }
+        Profile::Cuda => [("CUDA_VISIBLE_DEVICES".to_owned(), number.to_string())].into(),
         Profile::TpuSim | Profile::Cpu | Profile::Faulty => BTreeMap::new(),
     };
     Ok(Slot { number, environment, _lock: Some(file) })

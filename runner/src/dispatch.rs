@@ -27,11 +27,16 @@ const TERM_GRACE: Duration = Duration::from_secs(10);
 /// Reports that may wait; slots pause beyond it.
 const REPORT_QUEUE: usize = 256;
 
-/// Someone asks the run to stop.
-#[derive(Debug, Clone)]
-pub struct StopRequest {
-    /// `SIGINT`, `SIGTERM`.
-    pub by: &'static str,
+/// What the outside asks of a run.
+#[derive(Debug)]
+pub enum Request {
+    /// Start no new case; a second one abandons those in flight.
+    Stop {
+        /// `SIGINT`, `SIGTERM`.
+        by: &'static str,
+    },
+    /// Tell everyone of this.
+    Tell(Event),
 }
 
 /// Where events go: the journal first, so that nothing is shown that could be lost, then everyone
@@ -65,10 +70,9 @@ impl EventSink {
                 Some(Record::Attempt(Box::new(finished.attempt.as_ref().clone())))
             }
             Event::Finding { text } => Some(Record::Finding { text: text.clone() }),
-            Event::RunEnded(ended) => Some(Record::Ended {
-                at: ended.finished_at,
-                ending: ended.ending.describe(),
-            }),
+            Event::RunEnded(ended) => {
+                Some(Record::Ended { at: ended.finished_at, ending: ended.ending.describe() })
+            }
             Event::CaseStarted { .. }
             | Event::CaseSlow { .. }
             | Event::WorkerStarted { .. }
@@ -151,7 +155,7 @@ pub async fn run(
     slots: impl FnOnce(mpsc::Sender<Report>) -> Vec<(u32, SlotRunner)>,
     sink: EventSink,
     abandon: watch::Sender<bool>,
-    mut stop: mpsc::Receiver<StopRequest>,
+    mut requests: mpsc::Receiver<Request>,
 ) -> (RunOutcome, EventSink) {
     let (report_sender, mut reports) = mpsc::channel(REPORT_QUEUE);
     let mut tasks = JoinSet::new();
@@ -167,7 +171,7 @@ pub async fn run(
         let abandon_at = dispatcher.abandon_at;
         tokio::select! {
             Some(report) = reports.recv() => dispatcher.take(report),
-            Some(request) = stop.recv() => dispatcher.stop(&request),
+            Some(request) = requests.recv() => dispatcher.heed(request),
             () = sleep_until(abandon_at), if abandon_at.is_some() => dispatcher.abandon(),
         }
     }
@@ -177,7 +181,7 @@ pub async fn run(
         tokio::select! {
             Some(report) = reports.recv() => dispatcher.take(report),
             _ = tasks.join_next(), if !tasks.is_empty() => {}
-            Some(request) = stop.recv() => dispatcher.stop(&request),
+            Some(request) = requests.recv() => dispatcher.heed(request),
         }
     }
     dispatcher.end()
@@ -311,9 +315,8 @@ impl Dispatcher {
 
     fn note_result(&mut self, attempt: &Attempt) {
         let before = self.results.get(&attempt.case).copied();
-        let result = before.map_or(CaseResult::Steady(attempt.outcome), |before| {
-            before.and(attempt.outcome)
-        });
+        let result = before
+            .map_or(CaseResult::Steady(attempt.outcome), |before| before.and(attempt.outcome));
         self.results.insert(attempt.case.clone(), result);
     }
 
@@ -323,17 +326,18 @@ impl Dispatcher {
         }
     }
 
-    fn stop(&mut self, request: &StopRequest) {
-        let by = request.by.to_owned();
-        if self.stopping.is_some() {
-            self.abandon();
-            return;
+    fn heed(&mut self, request: Request) {
+        match request {
+            Request::Tell(event) => self.emit(event),
+            Request::Stop { .. } if self.stopping.is_some() => self.abandon(),
+            Request::Stop { by } => {
+                if by == "SIGTERM" {
+                    self.abandon_at = Some(tokio::time::Instant::now() + TERM_GRACE);
+                }
+                self.stopping = Some(Ending::Stopped { by: by.to_owned() });
+                self.emit(Event::StopRequested { by: by.to_owned() });
+            }
         }
-        if request.by == "SIGTERM" {
-            self.abandon_at = Some(tokio::time::Instant::now() + TERM_GRACE);
-        }
-        self.stopping = Some(Ending::Stopped { by: by.clone() });
-        self.emit(Event::StopRequested { by });
     }
 
     fn abandon(&mut self) {

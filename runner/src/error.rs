@@ -101,16 +101,17 @@ impl Error {
                 "`runner report --list` shows the runs kept here; `--runs-dir` looks elsewhere"
                     .to_owned()
             }
-            Self::File { source, .. } => match source.kind() {
-                std::io::ErrorKind::StorageFull => {
+            Self::File { source, .. } => {
+                let kind = source.kind();
+                if kind == std::io::ErrorKind::StorageFull {
                     "free some disk space, or choose another place with `--runs-dir`".to_owned()
-                }
-                std::io::ErrorKind::PermissionDenied => {
+                } else if kind == std::io::ErrorKind::PermissionDenied {
                     "choose a place that you may write to, with `--runs-dir` or `--cache-dir`"
                         .to_owned()
+                } else {
+                    String::new()
                 }
-                _ => String::new(),
-            },
+            }
         }
     }
 

@@ -131,7 +131,7 @@ impl Execution<'_> {
         let records = request.record_operators;
         let started_at = Utc::now();
         let memory_kills = process::memory_kills();
-        let mut log = LogCapture::begin(&self.worker.log);
+        let mut log = LogCapture::begin(&self.worker.log.path());
         let mut clock = Clock::start();
         let message = ToWorker::Execute(Box::new(request));
         let decided = if self.worker.send(&message).await.is_err() {
@@ -179,8 +179,7 @@ impl Execution<'_> {
         memory_kills: u64,
     ) -> Decided {
         let mut look = tokio::time::interval(LOOK_INTERVAL);
-        let garbage =
-            |stage, problem: String| Decided::Ended(Ending::Garbage { stage, problem });
+        let garbage = |stage, problem: String| Decided::Ended(Ending::Garbage { stage, problem });
         loop {
             tokio::select! {
                 biased;

@@ -53,7 +53,9 @@ impl Exit {
             Self::Success => "every selected case passed",
             Self::SomeFailed => "some did not (gate: closed)",
             Self::Usage => "bad usage or configuration; nothing was executed",
-            Self::Trouble => "device, worker or server trouble, or interrupted: evidence is lacking",
+            Self::Trouble => {
+                "device, worker or server trouble, or interrupted: evidence is lacking"
+            }
             Self::NothingSelected => "the selection holds no case",
             Self::GateIncomplete => "gate: the evidence is incomplete",
         }

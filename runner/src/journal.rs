@@ -227,7 +227,9 @@ mod tests {
         journal.append(&finding("a")).unwrap();
         journal.append(&finding("b")).unwrap();
         drop(journal);
-        for torn in [&b"{\"record\":\"finding\",\"te"[..], b"\0\0\0\0", b"{\"record\":1}\n", b"\xff\n"] {
+        for torn in
+            [&b"{\"record\":\"finding\",\"te"[..], b"\0\0\0\0", b"{\"record\":1}\n", b"\xff\n"]
+        {
             let mut file = OpenOptions::new().append(true).open(&path).unwrap();
             file.write_all(torn).unwrap();
             let contents = read(&path).unwrap();

@@ -1,4 +1,29 @@
 //! The `runner` program. Everything is in the library; this file only turns its answer into an
-//! exit code.
+//! exit code and its errors into words.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use runner::args::Cli;
+use runner::exit::Exit;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&format!("cannot start: {error}"), "", Exit::Trouble),
+    };
+    match runtime.block_on(runner::commands::execute(cli)) {
+        Ok(exit) => exit.into(),
+        Err(error) => fail(&error.to_string(), &error.hint(), error.exit()),
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "this is where errors are shown")]
+fn fail(message: &str, hint: &str, exit: Exit) -> ExitCode {
+    eprintln!("error: {message}");
+    if !hint.is_empty() {
+        eprintln!("\nhint: {hint}");
+    }
+    exit.into()
+}

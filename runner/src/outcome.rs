@@ -136,7 +136,12 @@ impl Judged {
         }
     }
 
-    pub(crate) fn bad(outcome: Outcome, stage: Stage, class: &str, message: impl AsRef<str>) -> Self {
+    pub(crate) fn bad(
+        outcome: Outcome,
+        stage: Stage,
+        class: &str,
+        message: impl AsRef<str>,
+    ) -> Self {
         Self {
             outcome,
             stage: Some(stage),
@@ -325,11 +330,8 @@ pub fn judge_comparison(comparison: &Result<Comparison, String>) -> Option<Judge
         "structure-differs"
     };
     let message = comparison.findings.first().map_or("the comparison did not hold", String::as_str);
-    let label = if comparison.label.is_empty() {
-        String::new()
-    } else {
-        format!("{}: ", comparison.label)
-    };
+    let label =
+        if comparison.label.is_empty() { String::new() } else { format!("{}: ", comparison.label) };
     let message = format!("{label}{message}");
     Some(Judged::bad(Outcome::Mismatch, Stage::Compare, class, message))
 }

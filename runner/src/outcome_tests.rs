@@ -168,8 +168,7 @@ fn a_compiled_case_must_have_been_compiled() {
 fn comparisons_that_do_not_hold_say_how() {
     let eager = asked(Suite::Operators, Mode::Eager);
     let class_of = |comparison| outcome_of(&eager, &seen(observed(), vec![comparison]), "");
-    let mismatch =
-        |class: &str| (Outcome::Mismatch, Some(Stage::Compare), class.to_owned());
+    let mismatch = |class: &str| (Outcome::Mismatch, Some(Stage::Compare), class.to_owned());
     assert_eq!(class_of(Ok(comparison("", false))), mismatch("values-differ"));
     let mut non_finite = comparison("", false);
     non_finite.tensors[0].figures.nonfinite_mismatched = 1;
@@ -232,8 +231,7 @@ fn deaths_are_told_apart() {
 #[test]
 fn timeouts_name_their_budget_and_rubbish_is_not_the_backends_fault() {
     let asked = asked(Suite::Tier1, Mode::Compile);
-    let ending =
-        Ending::TimedOut { stage: Stage::Lower, budget: Budget::Compile, limit_secs: 300 };
+    let ending = Ending::TimedOut { stage: Stage::Lower, budget: Budget::Compile, limit_secs: 300 };
     let (judged, _) = judge(&asked, &ending, "");
     assert_eq!((judged.outcome, judged.stage), (Outcome::Timeout, Some(Stage::Lower)));
     assert_eq!(judged.error_class, "compile-timeout");
@@ -255,8 +253,7 @@ fn size(label: &str, inside: bool, graph_count: u64, eager_calls: u64) -> SweepO
 
 /// Judges a sweep; sizes inside are compared and hold, but for those named in `differing`.
 fn sweep(sizes: Vec<SweepObserved>, differing: &[&str]) -> (Judged, Vec<SweepPoint>) {
-    let labels: Vec<String> =
-        sizes.iter().filter(|s| s.inside).map(|s| s.label.clone()).collect();
+    let labels: Vec<String> = sizes.iter().filter(|s| s.inside).map(|s| s.label.clone()).collect();
     let comparisons = labels
         .iter()
         .map(|label| Ok(comparison(label, !differing.contains(&label.as_str()))))

@@ -110,8 +110,7 @@ fn plan_models(
     for model in models {
         for (dtype, mode, direction) in combinations(&axes.dtypes, &axes.modes, directions) {
             let key = key(suite, &subject(&model.spec), dtype, mode, direction)?;
-            let task =
-                Task::Model { model: model.spec.clone(), compare: suite == Suite::Tier2 };
+            let task = Task::Model { model: model.spec.clone(), compare: suite == Suite::Tier2 };
             cases.push(PlannedCase { key, task, skip: model.skip.clone() });
         }
     }
@@ -126,8 +125,7 @@ fn plan_dynamism(
     for model in models.iter().filter(|model| !model.dimensions.is_empty()) {
         for dtype in &axes.dtypes {
             let subject = subject(&model.spec);
-            let key =
-                key(Suite::Dynamism, &subject, *dtype, Mode::Compile, Direction::Forward)?;
+            let key = key(Suite::Dynamism, &subject, *dtype, Mode::Compile, Direction::Forward)?;
             let task = Task::Dynamism {
                 model: model.spec.clone(),
                 dimensions: model.dimensions.clone(),

@@ -67,9 +67,8 @@ impl PythonEnvironment {
             let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
             return Err(wrong(format!("`{}` is no usable Python: {last}", python.display())));
         }
-        let mut environment: Self = serde_json::from_slice(&output.stdout).map_err(|_| {
-            wrong(format!("`{}` does not answer like a Python", python.display()))
-        })?;
+        let mut environment: Self = serde_json::from_slice(&output.stdout)
+            .map_err(|_| wrong(format!("`{}` does not answer like a Python", python.display())))?;
         environment.python = python.to_owned();
         let (major, minor, _) = environment.version;
         if (major, minor) < OLDEST {

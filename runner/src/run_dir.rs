@@ -11,7 +11,9 @@
 //! ```
 
 use std::fs::{File, TryLockError};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use chrono::{DateTime, Utc};
 use protocol::RunKey;
@@ -74,26 +76,87 @@ pub struct RunLock {
     _file: File,
 }
 
-impl RunDir {
-    /// Makes the folder of a new run.
-    pub fn create(runs_dir: &Path, key: &RunKey, shard: Option<Shard>) -> Result<Self, Error> {
-        let part = shard.map(|s| format!(".shard-{}-of-{}", s.index, s.total)).unwrap_or_default();
-        let path = runs_dir.join(format!("{key}{part}"));
-        if path.exists() {
-            return Err(Error::Usage {
-                message: format!("run `{key}` is already kept in `{}`", path.display()),
-                hint: format!("`runner resume {key}` goes on with it; else choose another `--run-key`"),
-            });
+/// A run without a name yet.
+#[derive(Debug)]
+pub struct NewRun {
+    run: RunDir,
+    folder: Mutex<Option<tempfile::TempDir>>,
+}
+
+impl std::ops::Deref for NewRun {
+    type Target = RunDir;
+
+    fn deref(&self) -> &RunDir {
+        &self.run
+    }
+}
+
+impl NewRun {
+    /// Leaves the folder where it is, for the logs in it.
+    pub fn keep(&self) {
+        if let Some(folder) = self.folder.lock().expect("no holder panics").take() {
+            let _ = folder.keep();
         }
-        let logs = path.join("logs");
+    }
+
+    /// Gives it its name; from here on it is a kept run.
+    pub fn name_it(
+        self,
+        runs_dir: &Path,
+        key: &RunKey,
+        shard: Option<Shard>,
+    ) -> Result<RunDir, Error> {
+        RunDir::refuse_existing(runs_dir, key, shard)?;
+        let path = runs_dir.join(folder_name(key, shard));
+        // A temporary folder is private; a kept run is as readable as the user's other files.
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&self.run.path, mode)
+            .and_then(|()| std::fs::rename(&self.run.path, &path))
+            .map_err(Error::file("create", &path))?;
+        self.keep();
+        Ok(RunDir { path })
+    }
+}
+
+fn folder_name(key: &RunKey, shard: Option<Shard>) -> String {
+    let part = shard.map(|s| format!(".shard-{}-of-{}", s.index, s.total)).unwrap_or_default();
+    format!("{key}{part}")
+}
+
+impl RunDir {
+    /// Begins a run whose name is not known yet, because that takes its device: a hidden folder.
+    /// It goes away again unless it is named, or kept for its logs.
+    pub fn begin(runs_dir: &Path) -> Result<NewRun, Error> {
+        std::fs::create_dir_all(runs_dir).map_err(Error::file("create", runs_dir))?;
+        let folder = tempfile::Builder::new()
+            .prefix(".starting-")
+            .tempdir_in(runs_dir)
+            .map_err(Error::file("write", runs_dir))?;
+        let run = Self { path: folder.path().to_owned() };
+        let logs = run.logs();
         std::fs::create_dir_all(&logs).map_err(Error::file("create", &logs))?;
-        Ok(Self { path })
+        Ok(NewRun { run, folder: Mutex::new(Some(folder)) })
+    }
+
+    /// Refuses a run key that is taken.
+    pub fn refuse_existing(
+        runs_dir: &Path,
+        key: &RunKey,
+        shard: Option<Shard>,
+    ) -> Result<(), Error> {
+        let path = runs_dir.join(folder_name(key, shard));
+        if !path.exists() {
+            return Ok(());
+        }
+        Err(Error::Usage {
+            message: format!("run `{key}` is already kept in `{}`", path.display()),
+            hint: format!("`runner resume {key}` goes on with it; else choose another `--run-key`"),
+        })
     }
 
     /// Finds a kept run by its key, or the latest one.
     pub fn find(runs_dir: &Path, key: &str) -> Result<Self, Error> {
-        let unknown =
-            || Error::UnknownRun { key: key.to_owned(), runs_dir: runs_dir.to_owned() };
+        let unknown = || Error::UnknownRun { key: key.to_owned(), runs_dir: runs_dir.to_owned() };
         let kept = Self::list(runs_dir)?;
         if key == "latest" {
             return kept.into_iter().next_back().ok_or_else(unknown);
@@ -111,6 +174,7 @@ impl RunDir {
         let mut runs: Vec<(DateTime<Utc>, Self)> = entries
             .flatten()
             .map(|entry| Self { path: entry.path() })
+            .filter(|run| !run.name().starts_with('.'))
             .filter_map(|run| Some((run.run().ok()?.started_at, run)))
             .collect();
         runs.sort_by(|a, b| (a.0, &a.1.path).cmp(&(b.0, &b.1.path)));
@@ -153,6 +217,15 @@ impl RunDir {
     #[must_use]
     pub fn logs(&self) -> PathBuf {
         self.path.join("logs")
+    }
+
+    /// A folder for the logs of one more process of the run.
+    pub fn next_logs(&self) -> Result<PathBuf, Error> {
+        let folder = |number: u32| self.path.join(format!("logs-{number}"));
+        let number = (2..).find(|number| !folder(*number).exists()).unwrap_or(2);
+        let logs = folder(number);
+        std::fs::create_dir_all(&logs).map_err(Error::file("create", &logs))?;
+        Ok(logs)
     }
 
     /// What the run is.

@@ -263,11 +263,11 @@ impl SlotRunner {
             self.drop_worker(&reason).await;
             return None;
         }
-        if is_retryable(judged.outcome) || judged.outcome == Outcome::Unsupported {
-            if let Err(error) = current.worker.probe().await {
-                self.drop_worker(&format!("it failed its probe after a bad case: {error}")).await;
-                return Some(format!("the device failed its probe after this case: {error}"));
-            }
+        if is_retryable(judged.outcome)
+            && let Err(error) = current.worker.probe().await
+        {
+            self.drop_worker(&format!("it failed its probe after a bad case: {error}")).await;
+            return Some(format!("the device failed its probe after this case: {error}"));
         }
         let current = self.current.as_ref()?;
         let resident = process::resident_bytes(current.worker.pid).unwrap_or(0);
@@ -320,7 +320,8 @@ impl SlotRunner {
         let usable = executed.worker_usable && !again.outcome.spoils_the_worker();
         self.drop_or_retire(usable, "a rerun that named the operator is over").await;
         if again.outcome != judged.outcome {
-            let note = format!("executed again one operator at a time, it ended as {}", again.outcome);
+            let note =
+                format!("executed again one operator at a time, it ended as {}", again.outcome);
             evidence.notes.push(note);
             return None;
         }
@@ -405,8 +406,7 @@ impl SlotRunner {
     async fn drop_worker(&mut self, reason: &str) {
         let Some(mut current) = self.current.take() else { return };
         current.worker.kill(false).await;
-        let event =
-            Event::WorkerEnded { worker: current.worker.number, reason: reason.to_owned() };
+        let event = Event::WorkerEnded { worker: current.worker.number, reason: reason.to_owned() };
         self.tell(Report::Event(event)).await;
     }
 
@@ -415,8 +415,7 @@ impl SlotRunner {
             Task::Dynamism { sweep, .. } => sweep.len(),
             Task::Operator { .. } | Task::Model { .. } => 0,
         };
-        let device_type =
-            self.current.as_ref().map(|c| c.device_type.clone()).unwrap_or_default();
+        let device_type = self.current.as_ref().map(|c| c.device_type.clone()).unwrap_or_default();
         Asked {
             suite: case.key.suite(),
             mode: case.key.variant().mode,

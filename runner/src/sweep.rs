@@ -15,7 +15,10 @@ const MAX_SIZES_INSIDE: usize = 12;
 /// Each named dimension is varied alone while the others stay at their traced size; then all are
 /// at their minimum and maximum together; then each is just outside its bounds.
 #[must_use]
-pub fn plan_sweep(model: &ModelSpec, dimensions: &[DynamicDimension]) -> Vec<BTreeMap<String, u64>> {
+pub fn plan_sweep(
+    model: &ModelSpec,
+    dimensions: &[DynamicDimension],
+) -> Vec<BTreeMap<String, u64>> {
     let traced: BTreeMap<String, u64> = dimensions
         .iter()
         .map(|dimension| (dimension.name.clone(), traced_size(model, dimension)))

@@ -57,9 +57,8 @@ pub(crate) fn judge(
             first_bad = Some(Judged { message: crate::outcome::one_line(&message), ..judged });
         }
     }
-    let judged = first_bad
-        .or_else(|| judge_completeness(asked, observed))
-        .unwrap_or_else(Judged::pass);
+    let judged =
+        first_bad.or_else(|| judge_completeness(asked, observed)).unwrap_or_else(Judged::pass);
     (judged, points)
 }
 

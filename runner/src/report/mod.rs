@@ -1,5 +1,7 @@
 //! Readers of the event stream: one file per form of report.
 
+pub mod console;
+
 use crate::event::Event;
 
 /// Reads the events of a run as they happen (or again, from its journal).

@@ -33,9 +33,32 @@ pub struct Launch {
     /// Environment that must be there before anything is imported.
     pub environment: BTreeMap<String, String>,
     /// Folder for logs.
-    pub logs: PathBuf,
+    pub logs: LogFolder,
     /// Folder below which the private folder with the sockets is made.
     pub socket_directory: PathBuf,
+}
+
+/// The folder for logs, which moves once: when the run that it belongs to has got its name.
+#[derive(Debug, Clone)]
+pub struct LogFolder(Arc<Mutex<PathBuf>>);
+
+impl LogFolder {
+    /// A folder.
+    #[must_use]
+    pub fn new(folder: PathBuf) -> Self {
+        Self(Arc::new(Mutex::new(folder)))
+    }
+
+    /// Where it is now.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.0.lock().expect("no holder panics").clone()
+    }
+
+    /// It has been moved.
+    pub fn moved_to(&self, folder: PathBuf) {
+        *self.0.lock().expect("no holder panics") = folder;
+    }
 }
 
 /// Why there is no fork server, or no worker.
@@ -80,7 +103,7 @@ pub struct ForkServer {
     workers: Arc<Mutex<Workers>>,
     ended: watch::Receiver<bool>,
     sockets: tempfile::TempDir,
-    logs: PathBuf,
+    logs: LogFolder,
 }
 
 #[derive(Debug, Default)]
@@ -90,13 +113,28 @@ struct Workers {
     living: HashMap<u32, watch::Sender<Option<Exit>>>,
 }
 
+/// File with the output of one worker.
+#[derive(Debug, Clone)]
+pub struct WorkerLog {
+    folder: LogFolder,
+    name: String,
+}
+
+impl WorkerLog {
+    /// Where it is now.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join(&self.name)
+    }
+}
+
 /// What is needed to make a [`super::Worker`] of a forked process.
 #[derive(Debug)]
 pub(super) struct Forked {
     pub(super) number: u32,
     pub(super) pid: u32,
     pub(super) listener: UnixListener,
-    pub(super) log: PathBuf,
+    pub(super) log: WorkerLog,
     pub(super) exit: watch::Receiver<Option<Exit>>,
 }
 
@@ -106,9 +144,12 @@ impl ForkServer {
         let sockets = private_folder(&launch.socket_directory)?;
         let socket = sockets.path().join("f");
         let listener = UnixListener::bind(&socket).map_err(|error| {
-            StartError::final_(format!("cannot listen on `{}`: {error}", socket.display()), String::new())
+            StartError::final_(
+                format!("cannot listen on `{}`: {error}", socket.display()),
+                String::new(),
+            )
         })?;
-        let log = launch.logs.join("fork-server.log");
+        let log = launch.logs.path().join("fork-server.log");
         let mut child = spawn(launch, &socket, &log)?;
         let pid = child.id().unwrap_or(0);
         let greeting = tokio::time::timeout(IMPORT_LIMIT, greet(&listener, &mut child)).await;
@@ -164,7 +205,8 @@ impl ForkServer {
         let listener = UnixListener::bind(&socket).map_err(|error| {
             StartError::passing(format!("cannot listen on `{}`: {error}", socket.display()))
         })?;
-        let log = self.logs.join(format!("worker-{number}.log"));
+        let log_name = format!("worker-{number}.log");
+        let log = self.logs.path().join(&log_name);
         let message = ToForkServer::Spawn {
             worker: number,
             link: socket.display().to_string(),
@@ -175,7 +217,10 @@ impl ForkServer {
         let gone = || StartError::passing("the fork server has ended".to_owned());
         self.sender.lock().await.send(&message).await.map_err(|_| gone())?;
         match tokio::time::timeout(FORK_LIMIT, spawned).await {
-            Ok(Ok(pid)) => Ok(Forked { number, pid, listener, log, exit }),
+            Ok(Ok(pid)) => {
+                let log = WorkerLog { folder: self.logs.clone(), name: log_name };
+                Ok(Forked { number, pid, listener, log, exit })
+            }
             Ok(Err(_)) => Err(gone()),
             Err(_) => Err(StartError::passing("the fork server does not answer".to_owned())),
         }
@@ -304,7 +349,9 @@ async fn greet(listener: &UnixListener, child: &mut Child) -> Result<Greeting, S
                 |_| "still running".to_owned(),
                 |status| status.map_or_else(|e| e.to_string(), |status| status.to_string()),
             );
-            Err(StartError::passing(format!("the fork server ended before it was ready ({status})")))
+            Err(StartError::passing(format!(
+                "the fork server ended before it was ready ({status})"
+            )))
         }
         Err(ReceiveError::Garbage(error)) => Err(StartError::passing(error.to_string())),
     }
@@ -352,7 +399,8 @@ fn with_log(mut error: StartError, log: &Path) -> StartError {
     if error.may_pass {
         let bytes = std::fs::read(log).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
-        let lines: Vec<&str> = text.lines().rev().filter(|line| !line.trim().is_empty()).take(3).collect();
+        let lines: Vec<&str> =
+            text.lines().rev().filter(|line| !line.trim().is_empty()).take(3).collect();
         if !lines.is_empty() {
             let last: Vec<&str> = lines.into_iter().rev().collect();
             error.message = format!("{}; its last words: {}", error.message, last.join(" | "));

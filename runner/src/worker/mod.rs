@@ -10,5 +10,5 @@ pub mod process;
 #[expect(clippy::module_inception, reason = "a worker is what this folder is about")]
 pub mod worker;
 
-pub use fork_server::{ForkServer, Launch, StartError};
+pub use fork_server::{ForkServer, Launch, LogFolder, StartError};
 pub use worker::Worker;

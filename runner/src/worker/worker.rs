@@ -1,13 +1,13 @@
 //! One forked Python process with a link of its own.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use protocol::worker_link::{FromWorker, LINK_VERSION, Probed, ToWorker};
 use tokio::sync::watch;
 
-use super::fork_server::{Exit, ForkServer, StartError};
+use super::fork_server::{Exit, ForkServer, StartError, WorkerLog};
 use super::link::{self, ReceiveError};
 use super::process;
 
@@ -28,7 +28,7 @@ pub struct Worker {
     /// Process id, also its process group.
     pub pid: u32,
     /// File with its stdout and stderr.
-    pub log: PathBuf,
+    pub log: WorkerLog,
     sender: link::Sender,
     receiver: link::Receiver,
     exit: watch::Receiver<Option<Exit>>,
@@ -63,7 +63,7 @@ impl Worker {
         environment: BTreeMap<String, String>,
         address_space_bytes: Option<u64>,
     ) -> Result<Self, StartError> {
-        let mut forked = fork_server.fork(environment, address_space_bytes).await?;
+        let forked = fork_server.fork(environment, address_space_bytes).await?;
         let mut exit = forked.exit.clone();
         let hello = async {
             let (stream, _) =
@@ -86,7 +86,7 @@ impl Worker {
             Ok((sender, receiver)) => Ok(Self {
                 number: forked.number,
                 pid: forked.pid,
-                log: std::mem::take(&mut forked.log),
+                log: forked.log,
                 sender,
                 receiver,
                 exit: forked.exit,
@@ -94,7 +94,7 @@ impl Worker {
             Err(mut error) => {
                 process::end_tree(forked.pid, false).await;
                 error.message = format!("worker {} did not start: {error}", forked.number);
-                error.hint = format!("its log is `{}`", forked.log.display());
+                error.hint = format!("its log is `{}`", forked.log.path().display());
                 Err(error)
             }
         }
@@ -159,10 +159,11 @@ impl Worker {
     pub async fn leave(mut self) -> Option<String> {
         let asked = self.send(&ToWorker::Stop).await;
         let mut exit = self.exit.clone();
-        let left = tokio::time::timeout(LEAVE_LIMIT, exit.wait_for(Option::is_some)).await;
+        let left = async { exit.wait_for(Option::is_some).await.map(|exit| *exit) };
+        let left = tokio::time::timeout(LEAVE_LIMIT, left).await;
         match left {
             Ok(Ok(exit)) => {
-                let exit = (*exit).unwrap_or_default();
+                let exit = exit.unwrap_or_default();
                 match (exit.signal, exit.exit_code) {
                     (Some(signal), _) => Some(format!("ended by {}", process::signal_name(signal))),
                     (None, Some(0) | None) => None,
@@ -181,13 +182,15 @@ impl Worker {
     /// Last lines of its log, for a message.
     #[must_use]
     pub fn last_words(&self) -> String {
-        last_words(&self.log)
+        last_words(&self.log.path())
     }
 
     async fn describe_death(&mut self) -> String {
         let exit = self.exit().await;
         let how = match (exit.signal, exit.exit_code) {
-            (Some(signal), _) => format!("the worker was ended by {}", process::signal_name(signal)),
+            (Some(signal), _) => {
+                format!("the worker was ended by {}", process::signal_name(signal))
+            }
             (None, Some(code)) => format!("the worker exited with code {code}"),
             (None, None) => "the worker is gone".to_owned(),
         };

@@ -1,0 +1,55 @@
+//! What the program does for each command. One file per command; [`session`] holds what most of
+//! them need first: Python, worker package, device, backend.
+
+mod devices;
+mod doctor;
+mod gate;
+mod list;
+mod models;
+mod push;
+mod report;
+mod repro;
+mod resume;
+mod run;
+mod selection;
+mod session;
+mod setup;
+mod start;
+
+use crate::Error;
+use crate::args::{Cli, Command};
+use crate::exit::Exit;
+
+/// Does what the command line asks for.
+pub async fn execute(cli: Cli) -> Result<Exit, Error> {
+    match cli.command {
+        None => run::execute(&cli.run).await,
+        Some(Command::Setup(args)) => setup::execute(&args),
+        Some(Command::List(args)) => list::execute(&args).await,
+        Some(Command::Devices(args)) => devices::execute(&args).await,
+        Some(Command::Doctor(args)) => doctor::execute(&args).await,
+        Some(Command::Resume(args)) => resume::execute(&args).await,
+        Some(Command::Push(args)) => push::execute(&args).await,
+        Some(Command::Report(args)) => report::execute(&args),
+        Some(Command::Gate(args)) => gate::execute(&args).await,
+        Some(Command::Repro(args)) => repro::execute(&args),
+    }
+}
+
+/// Writes data to stdout; a reader that has gone away is no error of ours.
+fn print(text: &str) -> Result<(), Error> {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Error::file("write", std::path::Path::new("standard output"))(error))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Talks to the person.
+#[expect(clippy::print_stderr, reason = "talk goes to stderr")]
+fn say(text: &str) {
+    eprintln!("{text}");
+}

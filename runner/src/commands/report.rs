@@ -1,0 +1,101 @@
+//! `runner report`: makes the reports of a kept run again, from its journal.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::print;
+use super::start::consumers;
+use crate::Error;
+use crate::args::ReportArgs;
+use crate::event::{AttemptFinished, Ending, Event, RunEnded, RunStarted};
+use crate::exit::Exit;
+use crate::journal::{self, Record};
+use crate::run_dir::RunDir;
+
+pub(super) fn execute(args: &ReportArgs) -> Result<Exit, Error> {
+    let runs_dir = args.runs.directory();
+    if args.list {
+        return list(&runs_dir);
+    }
+    let run_dir = RunDir::find(&runs_dir, &args.run)?;
+    let mut consumers = consumers(&run_dir);
+    for event in events(&run_dir)? {
+        for consumer in &mut consumers {
+            consumer.event(&event);
+        }
+    }
+    for consumer in &mut consumers {
+        consumer.finish().map_err(Error::file("write", run_dir.path()))?;
+    }
+    Ok(Exit::Success)
+}
+
+fn list(runs_dir: &std::path::Path) -> Result<Exit, Error> {
+    let mut text = String::new();
+    for run_dir in RunDir::list(runs_dir)? {
+        let run = run_dir.run()?;
+        let delivered = match crate::upload::progress(&run_dir) {
+            Some(progress) if progress.sealed => "delivered",
+            Some(_) => "partly delivered",
+            None => "local",
+        };
+        let started = run.started_at.format("%Y-%m-%d %H:%M");
+        text.push_str(&format!(
+            "{started}  {:<8} {delivered:<16} {}\n",
+            run.device_profile,
+            run_dir.name()
+        ));
+    }
+    print(&text)?;
+    Ok(Exit::Success)
+}
+
+/// The events of a kept run, as they were.
+fn events(run_dir: &RunDir) -> Result<Vec<Event>, Error> {
+    let run = run_dir.run()?;
+    let plan = run_dir.plan()?;
+    let shard = plan.settings.shard;
+    let held = |key: &protocol::CaseKey| shard.is_none_or(|shard| shard.holds(key));
+    let planned: Vec<_> = plan.cases.iter().map(|case| case.key.clone()).filter(held).collect();
+    let records = journal::read(&run_dir.journal())?.records;
+    let mut last: HashMap<protocol::CaseKey, u32> = HashMap::new();
+    let mut ended = None;
+    for record in &records {
+        match record {
+            Record::Attempt(attempt) => {
+                last.insert(attempt.case.clone(), attempt.attempt);
+            }
+            Record::Ended { at, ending } => ended = Some((*at, ending.clone())),
+            Record::Started { .. } => ended = None,
+            Record::Finding { .. } => {}
+        }
+    }
+    let not_run = planned.iter().filter(|key| !last.contains_key(*key)).count() as u64;
+    let mut events = vec![Event::RunStarted(Arc::new(RunStarted {
+        run: run.clone(),
+        manifest: Arc::new(run_dir.manifest()?),
+        planned: Arc::new(planned),
+        already_done: 0,
+        run_dir: run_dir.path().to_owned(),
+        device_reason: plan.settings.device_reason,
+        repro_command: format!("runner repro {}", run_dir.name()),
+    }))];
+    for record in records {
+        match record {
+            Record::Attempt(attempt) => {
+                let retrying = last.get(&attempt.case) != Some(&attempt.attempt);
+                let attempt = Arc::new(*attempt);
+                events.push(Event::AttemptFinished(AttemptFinished { attempt, retrying }));
+            }
+            Record::Finding { text } => events.push(Event::Finding { text }),
+            Record::Started { .. } | Record::Ended { .. } => {}
+        }
+    }
+    let (finished_at, ending) = match ended {
+        Some((at, text)) if text == Ending::Finished.describe() => (at, Ending::Finished),
+        Some((at, reason)) => (at, Ending::Aborted { reason }),
+        None => (run.started_at, Ending::Aborted { reason: "the runner was killed".to_owned() }),
+    };
+    events.push(Event::RunEnded(RunEnded { finished_at, ending, not_run }));
+    Ok(events)
+}

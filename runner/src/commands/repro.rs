@@ -1,0 +1,54 @@
+//! `runner repro`: stand-alone Python for one case of a kept run.
+
+use protocol::ingest_api::Attempt;
+
+use super::{print, say};
+use crate::Error;
+use crate::args::ReproArgs;
+use crate::exit::Exit;
+use crate::journal::{self, Record};
+use crate::run_dir::RunDir;
+
+pub(super) fn execute(args: &ReproArgs) -> Result<Exit, Error> {
+    let run_dir = RunDir::find(&args.runs.directory(), &args.run)?;
+    let records = journal::read(&run_dir.journal())?.records;
+    let attempts: Vec<Attempt> = records
+        .into_iter()
+        .filter_map(|record| match record {
+            Record::Attempt(attempt) => Some(*attempt),
+            Record::Started { .. } | Record::Finding { .. } | Record::Ended { .. } => None,
+        })
+        .filter(|attempt| attempt.case.as_str().contains(&args.case))
+        .collect();
+    let exact = attempts.iter().any(|attempt| attempt.case.as_str() == args.case);
+    let chosen: Vec<_> =
+        attempts.iter().filter(|a| !exact || a.case.as_str() == args.case).collect();
+    let Some(first) = chosen.first() else {
+        return Err(Error::Usage {
+            message: format!(
+                "run `{}` has no result for a case like `{}`",
+                run_dir.name(),
+                args.case
+            ),
+            hint: "name the case as the summary and the reports do".to_owned(),
+        });
+    };
+    if let Some(other) = chosen.iter().find(|attempt| attempt.case != first.case) {
+        return Err(Error::Usage {
+            message: format!(
+                "`{}` names several cases, among them `{}` and `{}`",
+                args.case, first.case, other.case
+            ),
+            hint: "name the whole case".to_owned(),
+        });
+    }
+    let Some(attempt) = chosen.iter().find(|attempt| !attempt.evidence.repro.is_empty()) else {
+        return Err(Error::Usage {
+            message: format!("`{}` has no repro: its worker ended before it wrote one", first.case),
+            hint: format!("execute it alone: `runner --filter '{}' …`", first.case),
+        });
+    };
+    say(&format!("# {}: {} {}", attempt.case, attempt.outcome, attempt.message));
+    print(&attempt.evidence.repro)?;
+    Ok(Exit::Success)
+}

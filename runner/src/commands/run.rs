@@ -1,0 +1,221 @@
+//! `runner --suite …`: plans a run and executes it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use chrono::Utc;
+use protocol::ingest_api::create_run;
+use protocol::worker_link::{FromWorker, ListOperators, OperatorCase, ToWorker};
+use protocol::{Direction, PROTOCOL_VERSION, RunKey, Suite};
+
+use super::models::load_models;
+use super::session::{Ready, Tools, open_device};
+use super::start::Start;
+use super::{say, selection};
+use crate::Error;
+use crate::args::{PlanArgs, RunArgs};
+use crate::client::Client;
+use crate::compare::ToleranceTable;
+use crate::exit::Exit;
+use crate::filter::Filter;
+use crate::plan::{self, Axes, PlannedCase};
+use crate::run_dir::{Plan, RunDir, Settings};
+use crate::worker::LogFolder;
+use crate::worker::worker::Worker;
+
+/// Plans and executes.
+pub(super) async fn execute(args: &RunArgs) -> Result<Exit, Error> {
+    let inputs = PlanInputs::read(&args.plan)?;
+    let push = args.results.push.clone().filter(|url| !url.is_empty());
+    let client = match &push {
+        Some(url) => Some(Client::new(url, args.server.token()?)?),
+        None => None,
+    };
+    let runs_dir = args.results.runs.directory();
+    if let Some(key) = &args.results.run_key {
+        RunDir::refuse_existing(&runs_dir, key, args.plan.shard)?;
+    }
+    let tools = Tools::prepare(&args.device.python)?;
+    let new = RunDir::begin(&runs_dir)?;
+    let logs = LogFolder::new(new.logs());
+    let execution = &args.execution;
+    let device = &args.device;
+    let mut ready =
+        open_device(&tools, device.device, device.jobs, execution.address_space_mib, &logs)
+            .await
+            .inspect_err(|_| new.keep())?;
+    let cases = inputs.plan(&args.plan, &mut ready.worker).await?;
+    let key = args.results.run_key.clone().unwrap_or_else(|| new_key(&ready));
+    let run = describe(args, key, &ready, &tools).await;
+    let manifest = plan::manifest(&cases);
+    let settings = Settings {
+        profile: ready.profile.to_string(),
+        device_reason: ready.reason.clone(),
+        jobs: device.jobs,
+        retries: execution.retries,
+        compile_timeout: execution.compile_timeout,
+        execute_timeout: execution.execute_timeout,
+        recycle_after: execution.recycle_after,
+        recycle_growth_mib: execution.recycle_growth_mib,
+        address_space_mib: execution.address_space_mib,
+        seed: args.plan.seed,
+        shard: args.plan.shard,
+        python: tools.environment.python.clone(),
+        push,
+    };
+    let plan = Plan { settings, cases };
+    new.write_run(&run)?;
+    new.write_manifest(&manifest)?;
+    new.write_plan(&plan)?;
+    let run_dir = new.name_it(&runs_dir, &run.run_key, args.plan.shard)?;
+    logs.moved_to(run_dir.logs());
+    Start { run_dir, run, plan, manifest, earlier: Vec::new(), ready, client }.execute().await
+}
+
+/// What a plan is made of, read and checked before anything slow happens.
+#[derive(Debug)]
+pub(super) struct PlanInputs {
+    suites: Vec<Suite>,
+    entries: Vec<String>,
+    models: Vec<plan::PlannedModel>,
+}
+
+impl PlanInputs {
+    pub(super) fn read(args: &PlanArgs) -> Result<Self, Error> {
+        let suites = args.suites();
+        if suites.is_empty() {
+            return Err(Error::Usage {
+                message: "no suite is chosen".to_owned(),
+                hint: "choose with `--suite operators` or `--tier 1 --model-list FILE`; \
+                       `runner --help` lists the suites and commands"
+                    .to_owned(),
+            });
+        }
+        let needs_models = suites.iter().find(|suite| **suite != Suite::Operators);
+        if let Some(suite) = needs_models
+            && args.model_list.is_empty()
+        {
+            return Err(Error::Usage {
+                message: format!("the suite `{suite}` needs a model list"),
+                hint: "name one with `--model-list FILE`".to_owned(),
+            });
+        }
+        let mut entries = Vec::new();
+        if suites.contains(&Suite::Operators) {
+            entries = selection::entries(&args.selection)?;
+        }
+        let models = load_models(&args.model_list)?;
+        Ok(Self { suites, entries, models })
+    }
+
+    /// Whether a worker must be asked for the operator cases.
+    pub(super) fn needs_worker(&self) -> bool {
+        self.suites.contains(&Suite::Operators)
+    }
+
+    /// Lists the cases; `worker` knows the operator database.
+    pub(super) async fn plan(
+        &self,
+        args: &PlanArgs,
+        worker: &mut Worker,
+    ) -> Result<Vec<PlannedCase>, Error> {
+        let operators =
+            if self.needs_worker() { self.list_operators(args, worker).await? } else { Vec::new() };
+        self.plan_with(args, &operators)
+    }
+
+    /// Lists the cases, given those of the operator database.
+    pub(super) fn plan_with(
+        &self,
+        args: &PlanArgs,
+        operators: &[OperatorCase],
+    ) -> Result<Vec<PlannedCase>, Error> {
+        let axes = Axes {
+            suites: self.suites.clone(),
+            modes: args.mode.clone(),
+            dtypes: args.dtype.clone(),
+            directions: args.direction.clone(),
+        };
+        let cases = plan::plan_cases(&axes, operators, &self.models)?;
+        plan::select(cases, &Filter::new(args.filter.clone()))
+    }
+
+    async fn list_operators(
+        &self,
+        args: &PlanArgs,
+        worker: &mut Worker,
+    ) -> Result<Vec<OperatorCase>, Error> {
+        let question = ToWorker::ListOperators(ListOperators {
+            entries: self.entries.clone(),
+            dtypes: args.dtype.clone(),
+            samples: args.samples,
+            gradients: args.direction.contains(&Direction::Train),
+        });
+        let failed = |message: String| Error::Backend {
+            device: "operator list".to_owned(),
+            message,
+            hint: "`runner doctor` checks the environment".to_owned(),
+        };
+        worker.send(&question).await.map_err(|error| failed(error.to_string()))?;
+        let answer = worker.receive().await.map_err(|error| failed(error.to_string()))?;
+        let FromWorker::OperatorsListed { cases, unknown, problems } = answer else {
+            return Err(failed("the worker gave another answer".to_owned()));
+        };
+        if let Some(first) = unknown.first() {
+            return Err(Error::Input {
+                message: format!("PyTorch's operator database has no entry `{first}`"),
+                hint: format!(
+                    "names are those of `OpInfo.full_name`, for example `nn.functional.relu`; {} \
+                     of the selection are unknown",
+                    unknown.len()
+                ),
+            });
+        }
+        for (entry, problem) in &problems {
+            say(&format!("note: the samples of `{entry}` cannot be made: {problem}"));
+        }
+        Ok(cases)
+    }
+}
+
+/// `20261130-051145-tpu-sim-7f3a2b`.
+fn new_key(ready: &Ready) -> RunKey {
+    let time = Utc::now().format("%Y%m%d-%H%M%S");
+    let chance = rand::random_range(0..0x0100_0000);
+    let key = format!("{time}-{}-{chance:06x}", ready.profile);
+    key.parse().expect("it is made of allowed characters")
+}
+
+async fn describe(
+    args: &RunArgs,
+    key: RunKey,
+    ready: &Ready,
+    tools: &Tools,
+) -> create_run::Request {
+    let mut versions: BTreeMap<String, String> = ready.backend.versions().await;
+    versions.extend(ready.probed.versions.clone());
+    versions.insert("runner".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    versions.insert("tolerances".to_owned(), ToleranceTable::embedded().id().to_owned());
+    let (major, minor, micro) = tools.environment.version;
+    versions.entry("python".to_owned()).or_insert(format!("{major}.{minor}.{micro}"));
+    if let Some(lock) = &tools.lock {
+        versions.insert("python_lock".to_owned(), lock.clone());
+    }
+    create_run::Request {
+        protocol_version: PROTOCOL_VERSION,
+        run_key: key,
+        suites: args.plan.suites(),
+        device_profile: ready.profile.to_string(),
+        device_kind: ready.probed.device_kind.clone(),
+        simulated: ready.probed.simulated || ready.profile.is_simulated(),
+        versions,
+        host: host_name(),
+        started_at: Utc::now(),
+        labels: args.results.label.iter().cloned().collect(),
+    }
+}
+
+fn host_name() -> String {
+    let read = |path: &str| std::fs::read_to_string(Path::new(path)).ok();
+    read("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned()).unwrap_or_default()
+}

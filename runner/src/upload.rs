@@ -1,0 +1,248 @@
+//! Delivers a run to a server from its journal, while the run goes on or any time later.
+//!
+//! The journal is the spool: what was acknowledged is a place in it, kept in `upload.json`. Sending
+//! a record twice changes nothing, so the place may lag behind and never lies ahead.
+
+use std::fs::File;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use protocol::ingest_api::{
+    Attempt, MAX_BATCH_RESULTS, MAX_BODY_BYTES, create_run, post_results, seal_run,
+};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, watch};
+
+use crate::Error;
+use crate::client::{Client, SendError, pause_before};
+use crate::dispatch::Request;
+use crate::event::Event;
+use crate::journal::{Reader, Record};
+use crate::run_dir::RunDir;
+
+/// How often the journal is looked at while the run goes on.
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(300);
+/// How long sending is tried again once the run is over.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How far a run has been delivered.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Address of the server.
+    pub server: String,
+    /// Whether it knows the run and its plan.
+    pub announced: bool,
+    /// Path of the run's page there.
+    pub page: String,
+    /// End of the last acknowledged record in the journal.
+    pub acknowledged_bytes: u64,
+    /// Attempts acknowledged.
+    pub attempts: u64,
+    /// Whether it was told that nothing more comes.
+    pub sealed: bool,
+}
+
+/// What a delivery is told of the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunState {
+    /// More records will come.
+    Going,
+    /// The journal is whole; seal.
+    Ended,
+}
+
+/// A delivery of one run to one server.
+#[derive(Debug)]
+pub struct Delivery {
+    client: Client,
+    run_dir: RunDir,
+    run: create_run::Request,
+    progress: Progress,
+    notices: Option<mpsc::Sender<Request>>,
+}
+
+const FILE: &str = "upload.json";
+
+impl Delivery {
+    /// Goes on where an earlier delivery to the same server stopped. `notices` takes what a person
+    /// should hear while a run goes on.
+    pub fn open(
+        run_dir: &RunDir,
+        client: Client,
+        notices: Option<mpsc::Sender<Request>>,
+    ) -> Result<Self, Error> {
+        let kept: Option<Progress> = progress(run_dir);
+        let server = client.base().to_owned();
+        let progress = kept
+            .filter(|progress| progress.server == server)
+            .unwrap_or_else(|| Progress { server, ..Progress::default() });
+        Ok(Self { client, run: run_dir.run()?, run_dir: run_dir.clone(), progress, notices })
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub const fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// Announces the run and its plan; one try, so that a wrong address or token is known before
+    /// the first case.
+    pub async fn announce(&mut self) -> Result<(), SendError> {
+        if self.progress.announced {
+            return Ok(());
+        }
+        let created = self.client.create_run(&self.run).await?;
+        let manifest = self.run_dir.manifest().map_err(local)?;
+        self.client.put_manifest(&self.run.run_key, &manifest).await?;
+        self.progress.page = created.page;
+        self.progress.announced = true;
+        self.keep_progress()
+    }
+
+    /// Sends what the journal holds, and what it will hold until the run has ended, then seals.
+    /// While the run goes on, lack of a server is waited out; afterwards only for a while.
+    pub async fn deliver(&mut self, mut state: watch::Receiver<RunState>) -> Result<(), SendError> {
+        let mut failing_since = None;
+        let mut tries = 0;
+        loop {
+            // Read the state first: a record appended before the end is then surely seen.
+            let ended = *state.borrow_and_update() == RunState::Ended;
+            match self.send_next().await {
+                Ok(true) => {
+                    if failing_since.take().is_some() {
+                        self.notice("the server takes results again").await;
+                    }
+                    tries = 0;
+                }
+                Ok(false) if ended => return self.seal().await,
+                Ok(false) => {
+                    let _ = tokio::time::timeout(FOLLOW_INTERVAL, state.changed()).await;
+                }
+                Err(SendError::Transient { message, retry_after }) => {
+                    let now = tokio::time::Instant::now();
+                    if failing_since.is_none() {
+                        failing_since = Some(now);
+                        let text = format!("sending results waits: {message}; they stay on disk");
+                        self.notice(&text).await;
+                    }
+                    let patience_over = failing_since.is_some_and(|since| now > since + PATIENCE);
+                    if ended && (patience_over || tries > 3) {
+                        return Err(SendError::Transient { message, retry_after });
+                    }
+                    let pause = tokio::time::sleep(pause_before(tries, retry_after));
+                    tokio::select! {
+                        () = pause => {}
+                        _ = state.changed(), if !ended => {}
+                    }
+                    tries += 1;
+                }
+                Err(refused @ SendError::Refused { .. }) => return Err(refused),
+            }
+        }
+    }
+
+    /// Sends one batch. False when there is nothing to send at present.
+    async fn send_next(&mut self) -> Result<bool, SendError> {
+        self.announce().await?;
+        let (results, offset) = self.next_batch()?;
+        if results.is_empty() {
+            self.progress.acknowledged_bytes = offset;
+            return Ok(false);
+        }
+        let count = results.len() as u64;
+        let batch = post_results::Request { results };
+        self.client.post_results(&self.run.run_key, &batch).await?;
+        self.progress.acknowledged_bytes = offset;
+        self.progress.attempts += count;
+        self.keep_progress()?;
+        Ok(true)
+    }
+
+    fn next_batch(&self) -> Result<(Vec<Attempt>, u64), SendError> {
+        let path = self.run_dir.journal();
+        let file = File::open(&path).map_err(|error| local(Error::file("read", &path)(error)))?;
+        let mut reader = Reader::new(file, self.progress.acknowledged_bytes);
+        let mut results = Vec::new();
+        let (mut offset, mut bytes) = (reader.offset, 0);
+        while results.len() < MAX_BATCH_RESULTS {
+            let record = reader.next_record();
+            let record = record.map_err(|error| local(Error::file("read", &path)(error)))?;
+            let Some(record) = record else { break };
+            let length = reader.offset - offset;
+            if let Record::Attempt(attempt) = record {
+                bytes += length;
+                // Room for the frame of the message.
+                if bytes > MAX_BODY_BYTES as u64 - 1024 && !results.is_empty() {
+                    break;
+                }
+                results.push(*attempt);
+            }
+            offset = reader.offset;
+        }
+        Ok((results, offset))
+    }
+
+    async fn seal(&mut self) -> Result<(), SendError> {
+        if self.progress.sealed {
+            return Ok(());
+        }
+        let mut tries = 0;
+        loop {
+            let finished_at = self.finished_at()?;
+            let request = seal_run::Request { attempts: self.progress.attempts, finished_at };
+            match self.client.seal_run(&self.run.run_key, &request).await {
+                Ok(_) => {
+                    self.progress.sealed = true;
+                    return self.keep_progress();
+                }
+                // The server has fewer than we believe to have sent: send all of it again.
+                Err(SendError::Refused { status: 409, .. }) if tries == 0 => {
+                    self.progress.acknowledged_bytes = 0;
+                    self.progress.attempts = 0;
+                    while self.send_next().await? {}
+                }
+                Err(SendError::Transient { retry_after, .. }) if tries < 4 => {
+                    tokio::time::sleep(pause_before(tries, retry_after)).await;
+                }
+                Err(error) => return Err(error),
+            }
+            tries += 1;
+        }
+    }
+
+    /// When the last attempt ended, by the journal: the same every time it is asked.
+    fn finished_at(&self) -> Result<DateTime<Utc>, SendError> {
+        let contents = crate::journal::read(&self.run_dir.journal()).map_err(local)?;
+        let ended = contents.records.iter().rev().find_map(|record| match record {
+            Record::Ended { at, .. } => Some(*at),
+            Record::Attempt(attempt) => {
+                let length = Duration::try_from_secs_f64(attempt.seconds).unwrap_or_default();
+                Some(attempt.started_at + length)
+            }
+            Record::Started { .. } | Record::Finding { .. } => None,
+        });
+        Ok(ended.unwrap_or(self.run.started_at))
+    }
+
+    fn keep_progress(&self) -> Result<(), SendError> {
+        self.run_dir.write(FILE, &self.progress).map_err(local)
+    }
+
+    async fn notice(&self, text: &str) {
+        if let Some(notices) = &self.notices {
+            let event = Event::Finding { text: text.to_owned() };
+            let _ = notices.send(Request::Tell(event)).await;
+        }
+    }
+}
+
+/// How far a run has been delivered, if any delivery was begun.
+#[must_use]
+pub fn progress(run_dir: &RunDir) -> Option<Progress> {
+    run_dir.read(FILE).ok()
+}
+
+/// Trouble on our own side ends a delivery like a refusal.
+fn local(error: Error) -> SendError {
+    SendError::Refused { status: 0, message: error.to_string(), hint: error.hint() }
+}
