@@ -12,6 +12,7 @@ use protocol::{Comparison, Stage};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::compare::ToleranceClass;
 use crate::outcome::{Budget, Ending};
 use crate::worker::Worker;
 use crate::worker::link::ReceiveError;
@@ -74,6 +75,8 @@ pub struct Execution<'a> {
     pub deadlines: Deadlines,
     /// How outputs are compared.
     pub comparer: Comparer,
+    /// Tolerance class in place of the worker's choice.
+    pub tolerance_class: Option<ToleranceClass>,
     /// Whom to tell of slowness.
     pub slow: SlowReport,
     /// Becomes true when cases in flight are to be abandoned.
@@ -266,7 +269,10 @@ impl Execution<'_> {
 
     fn compare(&self, observed: &Observed) -> JoinHandle<Vec<Result<Comparison, String>>> {
         let comparer = Arc::clone(&self.comparer);
-        let sets = observed.to_compare.clone();
+        let mut sets = observed.to_compare.clone();
+        if let Some(class) = self.tolerance_class {
+            sets.iter_mut().for_each(|set| set.tolerance_class = class.to_string());
+        }
         tokio::task::spawn_blocking(move || sets.iter().map(|set| comparer(set)).collect())
     }
 

@@ -402,17 +402,22 @@ fn judge_death(
     }
 }
 
-/// The line in which a native library says why it aborts.
+/// The line in which a native library says why it aborts, from the source file on: what a log
+/// puts before it (time, process) differs each time.
 fn fatal_line(log_text: &str) -> Option<&str> {
-    let is_fatal = |line: &&str| {
+    let is_logged = |line: &str| {
         let bytes = line.as_bytes();
-        let logged = bytes.first() == Some(&b'F')
+        bytes.first() == Some(&b'F')
             && bytes.len() > 5
-            && bytes[1..5].iter().all(u8::is_ascii_digit);
-        logged || line.contains("Check failed") || line.starts_with("terminate called")
+            && bytes[1..5].iter().all(u8::is_ascii_digit)
     };
-    let python = |line: &&str| line.starts_with("Fatal Python error");
-    log_text.lines().find(is_fatal).or_else(|| log_text.lines().find(python))
+    let is_fatal = |line: &&str| {
+        is_logged(line) || line.contains("Check failed") || line.starts_with("terminate called")
+    };
+    let is_python = |line: &&str| line.starts_with("Fatal Python error");
+    let line = log_text.lines().find(is_fatal).or_else(|| log_text.lines().find(is_python))?;
+    let prefix_end = line.find("] ").and_then(|end| line[..end].rfind(' '));
+    Some(prefix_end.filter(|_| is_logged(line)).map_or(line, |end| &line[end + 1..]))
 }
 
 /// The first line, cut to what a message may hold.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::Error;
+use crate::compare::ToleranceClass;
 use crate::filter::Filter;
 use crate::sweep::plan_sweep;
 
@@ -19,6 +20,9 @@ pub struct PlannedCase {
     pub key: CaseKey,
     /// What to execute.
     pub task: Task,
+    /// Tolerance class that its list asks for, in place of the worker's choice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tolerance_class: Option<ToleranceClass>,
     /// Why it is not executed, if so: it stays in the plan and gets its attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip: Option<Skip>,
@@ -40,8 +44,22 @@ pub struct PlannedModel {
     pub spec: ModelSpec,
     /// Named dimensions with bounds; empty when the model is not for the dynamism suite.
     pub dimensions: Vec<DynamicDimension>,
+    /// Dtypes that it is meant for; empty means every one asked for.
+    pub dtypes: Vec<Dtype>,
+    /// Tolerance class in place of that of models.
+    pub tolerance_class: Option<ToleranceClass>,
     /// Why it is not executed, if so.
     pub skip: Option<Skip>,
+}
+
+impl PlannedModel {
+    fn takes(&self, dtype: Dtype) -> bool {
+        self.dtypes.is_empty() || self.dtypes.contains(&dtype)
+    }
+
+    fn case(&self, key: CaseKey, task: Task) -> PlannedCase {
+        PlannedCase { key, task, tolerance_class: self.tolerance_class, skip: self.skip.clone() }
+    }
 }
 
 /// What is common to all cases of a plan.
@@ -94,7 +112,7 @@ fn plan_operators(
             let subject = format!("opinfo:{}#{}", operator.entry, operator.sample);
             let key = key(Suite::Operators, &subject, operator.dtype, *mode, direction)?;
             let task = Task::Operator { entry: operator.entry.clone(), sample: operator.sample };
-            cases.push(PlannedCase { key, task, skip: None });
+            cases.push(PlannedCase { key, task, tolerance_class: None, skip: None });
         }
     }
     Ok(())
@@ -108,10 +126,11 @@ fn plan_models(
     cases: &mut Vec<PlannedCase>,
 ) -> Result<(), Error> {
     for model in models {
-        for (dtype, mode, direction) in combinations(&axes.dtypes, &axes.modes, directions) {
+        let wanted = combinations(&axes.dtypes, &axes.modes, directions);
+        for (dtype, mode, direction) in wanted.filter(|(dtype, _, _)| model.takes(*dtype)) {
             let key = key(suite, &subject(&model.spec), dtype, mode, direction)?;
             let task = Task::Model { model: model.spec.clone(), compare: suite == Suite::Tier2 };
-            cases.push(PlannedCase { key, task, skip: model.skip.clone() });
+            cases.push(model.case(key, task));
         }
     }
     Ok(())
@@ -123,7 +142,7 @@ fn plan_dynamism(
     cases: &mut Vec<PlannedCase>,
 ) -> Result<(), Error> {
     for model in models.iter().filter(|model| !model.dimensions.is_empty()) {
-        for dtype in &axes.dtypes {
+        for dtype in axes.dtypes.iter().filter(|dtype| model.takes(**dtype)) {
             let subject = subject(&model.spec);
             let key = key(Suite::Dynamism, &subject, *dtype, Mode::Compile, Direction::Forward)?;
             let task = Task::Dynamism {
@@ -131,7 +150,7 @@ fn plan_dynamism(
                 dimensions: model.dimensions.clone(),
                 sweep: plan_sweep(&model.spec, &model.dimensions),
             };
-            cases.push(PlannedCase { key, task, skip: model.skip.clone() });
+            cases.push(model.case(key, task));
         }
     }
     Ok(())
@@ -268,6 +287,8 @@ mod tests {
                 sequence: 4,
             },
             dimensions: if dynamic { vec![dimension] } else { vec![] },
+            dtypes: vec![],
+            tolerance_class: None,
             skip: None,
         }
     }

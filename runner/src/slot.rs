@@ -360,6 +360,7 @@ impl SlotRunner {
             worker: &mut current.worker,
             deadlines,
             comparer: Arc::clone(&self.shared.comparer),
+            tolerance_class: assignment.case.tolerance_class,
             slow,
             abandon: self.shared.abandon.clone(),
         };

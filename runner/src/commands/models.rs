@@ -3,9 +3,34 @@
 use std::path::PathBuf;
 
 use crate::Error;
-use crate::plan::PlannedModel;
+use crate::model_list::{self, ModelEntry, ModelListError};
+use crate::plan::{PlannedModel, Skip};
 
 /// Reads every list; the models of all of them in order.
-pub(super) fn load_models(_files: &[PathBuf]) -> Result<Vec<PlannedModel>, Error> {
-    Ok(Vec::new())
+pub(super) fn load_models(files: &[PathBuf]) -> Result<Vec<PlannedModel>, Error> {
+    let entries = model_list::load_all(files).map_err(as_error)?;
+    Ok(entries.iter().map(planned).collect())
+}
+
+fn planned(entry: &ModelEntry) -> PlannedModel {
+    let skip = entry.skip.as_ref();
+    PlannedModel {
+        spec: entry.spec(),
+        dimensions: entry.dimensions(),
+        dtypes: entry.dtypes.clone(),
+        tolerance_class: entry.tolerance_class,
+        skip: skip.map(|skip| Skip { reason: skip.reason, message: skip.detail.clone() }),
+    }
+}
+
+/// A list that names no model is a selection that holds no case.
+fn as_error(error: ModelListError) -> Error {
+    let (message, hint) = (error.to_string(), error.hint());
+    match error {
+        ModelListError::Empty { .. } => Error::NothingSelected { message, hint },
+        ModelListError::Unreadable { .. }
+        | ModelListError::UnknownFormat { .. }
+        | ModelListError::Invalid { .. }
+        | ModelListError::Conflict { .. } => Error::Input { message, hint },
+    }
 }
