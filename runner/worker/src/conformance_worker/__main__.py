@@ -10,6 +10,7 @@ from conformance_worker import environment, fork_server
 from conformance_worker.link import Link
 
 PROFILES = ("tpu", "tpu-sim", "cuda", "cpu", "faulty")
+"""Written out, since `devices` cannot be imported before torch."""
 
 EXIT_USAGE = 2
 EXIT_IMPORT_FAILED = 3

@@ -27,6 +27,9 @@ class CaseRun:
         self.stage = Stage.IMPORT
         self.prepare_rerun: Callable[[], Callable[[], Any]] | None = None
         """Makes fresh inputs, and gives what executes the device's side once more, eagerly."""
+        self.uses_attention = False
+        """Whether attention is part of the case, so that a device's replacement of it counts."""
+
         self._send = send
         self._since: float | None = None
 

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from conformance_worker import graphs
 from conformance_worker.case import CaseRun
 from conformance_worker.devices.base import Device
-from conformance_worker.failures import InfraError
 from conformance_worker.messages import (
+    DynamismTask,
     Execute,
     Failure,
+    ModelTask,
     Observed,
     OperatorTask,
     Tagged,
@@ -50,14 +51,21 @@ def _observe(run: CaseRun) -> None:
         from conformance_worker import operator_case
 
         operator_case.observe(run, task)
-    else:
-        raise InfraError(f"this version of the worker does not execute `{task.WORD}` cases")
+    elif isinstance(task, ModelTask):
+        from conformance_worker import model_case
+
+        model_case.observe(run, task)
+    elif isinstance(task, DynamismTask):
+        from conformance_worker import dynamism
+
+        dynamism.observe(run, task)
 
 
 def _finish(run: CaseRun) -> None:
     observed: Observed = run.observed
     device = run.device
-    observed.substitutions += [s for s in device.substitutions() if s not in observed.substitutions]
+    if run.uses_attention:
+        observed.substitutions += device.substitutions()
     observed.notes += device.settings()
     observed.peak_memory_bytes = device.peak_memory_bytes()
     if run.request.mode is Mode.COMPILE:

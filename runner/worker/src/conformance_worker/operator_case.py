@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from conformance_worker import operator_rules, operators, repro, tensors
+from conformance_worker import operator_rules, operators, reference, repro, tensors
 from conformance_worker.case import CaseRun
 from conformance_worker.failures import InfraError, MismatchError, SkipCaseError, is_out_of_memory
 from conformance_worker.graphs import Compiled, reset
@@ -23,13 +23,11 @@ from conformance_worker.words import FailureKind, Rule, SkipReason, Stage
 
 LAYOUTS = ("", "noncontiguous", "inplace", "out")
 
-Described = tuple[list[Leaf], list[dict[str, Any]]]
-
 
 class Expected:
     """What the reference gave: leaves and their structure, or the exception it raised."""
 
-    def __init__(self, described: Described | None, error: Exception | None) -> None:
+    def __init__(self, described: reference.Described | None, error: Exception | None) -> None:
         self.described = described
         self.error = error
         self.dtype_name = ""
@@ -91,6 +89,7 @@ def _build(run: CaseRun, task: OperatorTask) -> tuple[Any, Sample]:
     sample = operators.find_sample(entry, request.dtype, task.sample, train=request.train)
     if sample is None:
         raise InfraError(f"`{task.entry}` has no sample {task.sample} for {request.dtype}")
+    run.uses_attention = "attention" in task.entry
     return entry, sample
 
 
@@ -103,7 +102,7 @@ def _reference(run: CaseRun, entry: Any, sample: Sample) -> Expected:
         if is_out_of_memory(error):
             raise InfraError(f"the reference ran out of memory: {error}") from error
         return Expected(None, error)
-    expected = Expected((leaves, [tensors.describe(leaf) for leaf in leaves]), None)
+    expected = Expected(reference.describe(leaves), None)
     expected.dtype_name = tensors.dtype_name(native)
     random = _is_random(run, entry, sample, leaves)
     present = tensors.tensors_of(leaves)
@@ -129,37 +128,16 @@ def _widen(run: CaseRun, entry: Any, sample: Sample, expected: Expected, wide: A
     except Exception as error:
         run.observed.notes.append(f"no wider reference: {type(error).__name__}")
         return
-    if [leaf.path for leaf in wide_leaves] != [leaf.path for leaf in native_leaves]:
+    merged = reference.merge(native_leaves, wide_leaves)
+    if merged is None:
         run.observed.notes.append("no wider reference: its outputs have another structure")
         return
-    merged = [_rounded(n, w) for n, w in zip(native_leaves, wide_leaves, strict=True)]
-    if run.request.dtype == "float32" and not _same_nonfinite(native_leaves, merged):
+    if run.request.dtype == "float32" and not reference.same_nonfinite(native_leaves, merged):
         # In float32 an overflow of an intermediate is the operator's meaning, not an inaccuracy.
         run.observed.notes.append("no wider reference: it is non-finite at other places")
         return
     expected.described = (merged, structure)
     expected.dtype_name = tensors.dtype_name(wide)
-
-
-def _rounded(native: Leaf, wide: Leaf) -> Leaf:
-    """The wide value rounded once to the native dtype; what is discrete stays as native."""
-    old, new = native.tensor, wide.tensor
-    if old is None or new is None or old.shape != new.shape:
-        return native
-    if not (old.dtype.is_floating_point or old.dtype.is_complex):
-        return native
-    return Leaf(native.path, new.detach().to(old.dtype))
-
-
-def _same_nonfinite(left: list[Leaf], right: list[Leaf]) -> bool:
-    return all(
-        a.tensor is None or b.tensor is None or torch.equal(_finite(a.tensor), _finite(b.tensor))
-        for a, b in zip(left, right, strict=True)
-    )
-
-
-def _finite(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.isfinite(tensor.detach().to_dense())
 
 
 def _is_random(run: CaseRun, entry: Any, sample: Sample, leaves: list[Leaf]) -> bool:
@@ -191,7 +169,7 @@ def _on_device(run: CaseRun, entry: Any, sample: Sample, expected: Expected) -> 
     name = run.request.task.entry if isinstance(run.request.task, OperatorTask) else ""
 
     def prepare() -> Sample:
-        return operators.to_device(sample, name, device.move, str(device.torch_device()))
+        return operators.to_device(sample, name, device.move, device.place)
 
     def execute(moved: Sample, *, compiled: bool) -> Any:
         out_like = expected.described[0] if expected.described else None

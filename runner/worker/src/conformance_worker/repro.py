@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from conformance_worker.devices.base import Device
-from conformance_worker.messages import Execute, OperatorTask
+from conformance_worker.messages import (
+    DynamicDimension,
+    DynamismTask,
+    Execute,
+    ModelSpec,
+    OperatorTask,
+)
+from conformance_worker.models.base import BuiltModel, Inputs
 
 
 def operator_case(request: Execute, task: OperatorTask, device: Device) -> str:
@@ -24,7 +31,7 @@ def operator_case(request: Execute, task: OperatorTask, device: Device) -> str:
         f" requires_grad={request.train}, set_seed=False)",
         f"sample = next(itertools.islice(iter(samples), {task.sample}, None))",
         "expected = entry.op(sample.input, *sample.args, **sample.kwargs)",
-        f"there = sample.transform(lambda x: x.to({str(device.torch_device())!r})"
+        f"there = sample.transform(lambda x: x.to({device.place!r})"
         " if isinstance(x, torch.Tensor) else x)",
     ]
     call = "entry.op"
@@ -40,3 +47,98 @@ def operator_case(request: Execute, task: OperatorTask, device: Device) -> str:
         ]
     lines += ["print('expected', expected)", "print('actual', actual)"]
     return "\n".join(lines) + "\n"
+
+
+def model_case(request: Execute, spec: ModelSpec, built: BuiltModel, device: Device) -> str:
+    """A script that builds the same model and calls it on the host and the device."""
+    place = device.place
+    lines = [
+        f"# {request.case}",
+        "import copy, torch",
+        *device.repro_lines(),
+        *built.repro,
+        f"model = model.to(torch.{request.dtype.value})",
+        *_inputs_lines(built.make_inputs(spec.batch, spec.sequence), request),
+        "with torch.no_grad():",
+        "    expected = model(*args, **kwargs)",
+        f"    there = copy.deepcopy(model).to({place!r})",
+    ]
+    if request.mode.value == "compile":
+        lines.append("    there = torch.compile(there)")
+    lines += [
+        f"    move = lambda tree: torch.utils._pytree.tree_map_only(torch.Tensor,"
+        f" lambda x: x.to({place!r}), tree)",
+        "    actual = there(*move(args), **move(kwargs))",
+        "print('expected', expected)",
+        "print('actual', actual)",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def dynamism_case(request: Execute, task: DynamismTask, built: BuiltModel, device: Device) -> str:
+    """A script that compiles once with the same bounds and calls at every size of the sweep."""
+    place = device.place
+    lines = [
+        f"# {request.case}",
+        "import torch, torch._dynamo",
+        *device.repro_lines(),
+        *built.repro,
+        f"model = model.to(torch.{request.dtype.value}).to({place!r})",
+        *device.dynamism_repro_lines(),
+        "model = torch.compile(model, backend=backend, dynamic=True)",
+        f"for number, sizes in enumerate({task.sweep!r}):",
+        "    inputs = {}",
+    ]
+    named: dict[str, dict[int, DynamicDimension]] = {}
+    for dimension in task.dimensions:
+        for name, index in dimension.inputs.items():
+            named.setdefault(name, {})[index] = dimension
+    for name, dynamic in named.items():
+        rank = built.make_inputs(task.model.batch, task.model.sequence).kwargs[name].dim()
+        shape = [
+            f"sizes.get({dynamic[i].name!r}, {task.model.batch})"
+            if i in dynamic
+            else str(task.model.batch if i == 0 else task.model.sequence)
+            for i in range(rank)
+        ]
+        lines.append(
+            f"    inputs[{name!r}] = torch.ones({', '.join(shape)}, dtype=torch.int64)"
+            f".to({place!r})"
+        )
+        lines += [
+            f"    if number == 0: torch._dynamo.mark_dynamic(inputs[{name!r}], {index},"
+            f" min={dimension.min}, max={dimension.max})"
+            for index, dimension in dynamic.items()
+        ]
+    lines += [
+        "    with torch.no_grad():",
+        "        print(sizes, model(**inputs, use_cache=False).logits.shape,",
+        "              torch._dynamo.utils.counters['stats']['unique_graphs'])",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _inputs_lines(inputs: Inputs, request: Execute) -> list[str]:
+    """Inputs of the same shapes and kinds; values do not matter for most failures."""
+    lines = [f"torch.manual_seed({request.seed})"]
+    args = ", ".join(_expression(value, request) for value in inputs.args)
+    lines.append(f"args = ({args}{',' if inputs.args else ''})")
+    kwargs = ", ".join(
+        f"{name}={_expression(value, request)}" for name, value in inputs.kwargs.items()
+    )
+    lines.append(f"kwargs = dict({kwargs})")
+    return lines
+
+
+def _expression(value: object, request: Execute) -> str:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        shape = tuple(value.shape)
+        if value.dtype.is_floating_point:
+            return f"torch.randn({shape}, dtype=torch.{request.dtype.value})"
+        low, high = (int(value.min()), int(value.max())) if value.numel() else (0, 0)
+        return f"torch.randint({low}, {high + 1}, {shape}, dtype={value.dtype})"
+    if isinstance(value, list):
+        return "[" + ", ".join(_expression(item, request) for item in value) + "]"
+    return repr(value)

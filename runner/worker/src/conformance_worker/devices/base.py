@@ -42,7 +42,9 @@ class Device:
     """A device under test. Subclasses override what differs."""
 
     profile = ""
-    torch_name = "cpu"
+    place = "cpu"
+    """Torch device string of the device; usable in text before the backend is registered."""
+
     simulated = False
 
     def load(self) -> dict[str, str]:
@@ -57,13 +59,13 @@ class Device:
 
     def torch_device(self) -> torch.device:
         """The device to move tensors to."""
-        return torch.device(self.torch_name)
+        return torch.device(self.place)
 
     def describe(self) -> Probed:
         """Says what the device is; called once it has proved to work."""
         return Probed(
-            device_kind=self.torch_name,
-            device=str(self.torch_device()),
+            device_kind=self.place,
+            device=self.place,
             count=1,
             simulated=self.simulated,
             versions={},
@@ -90,10 +92,26 @@ class Device:
         return function(*args, **kwargs)
 
     def move(self, tree: Any) -> Any:
-        """Copies the tensors of a tree (or a module) to the device, keeping aliasing out of it."""
-        if isinstance(tree, torch.nn.Module):
-            return tree.to(self.torch_device())
+        """Copies the tensors of a tree to the device."""
         return pytree.tree_map_only(torch.Tensor, self._move_tensor, tree)
+
+    def move_module(self, module: torch.nn.Module) -> list[str]:
+        """Moves a module's parameters and buffers; gives names of parameters it had to tie again.
+
+        PyTorch keeps shared parameters shared only when moving between backends that it knows;
+        elsewhere each name gets a parameter of its own, and a tied weight trains as two.
+        """
+        tied = _tied_parameters(module)
+        module.to(self.torch_device())
+        again = []
+        for first, *others in tied:
+            parameter = module.get_parameter(first)
+            for name in others:
+                if module.get_parameter(name) is not parameter:
+                    owner, _, attribute = name.rpartition(".")
+                    setattr(module.get_submodule(owner), attribute, parameter)
+                    again.append(name)
+        return again
 
     def _move_tensor(self, tensor: torch.Tensor) -> torch.Tensor:
         # A copy even where source and target are the same place: a case may write to its inputs.
@@ -134,7 +152,7 @@ class Device:
         return []
 
     def substitutions(self) -> list[str]:
-        """Paths that `execution` and `prepare_model` replaced in the present case."""
+        """Paths that are replaced on this device wherever attention is computed."""
         return []
 
     def prepare_model_build(self) -> None:
@@ -157,6 +175,10 @@ class Device:
         """Lines of Python that make the device usable in a stand-alone script."""
         return []
 
+    def dynamism_repro_lines(self) -> list[str]:
+        """Lines of Python that set `backend` to the bounded dynamic compiler."""
+        return [f"backend = {self.compiler(dynamism=True)!r}"]
+
     def healthy(self) -> bool:
         """Whether a cheap known-good operation still works after a failure."""
         try:
@@ -164,6 +186,13 @@ class Device:
         except Exception:
             return False
         return True
+
+
+def _tied_parameters(module: torch.nn.Module) -> list[list[str]]:
+    names: dict[int, list[str]] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    return [group for group in names.values() if len(group) > 1]
 
 
 def _matmul_by_definition(left: torch.Tensor) -> torch.Tensor:

@@ -15,7 +15,6 @@ class TheDevice(Device):
     """The host's processor."""
 
     profile = "cpu"
-    torch_name = "cpu"
 
     def describe(self) -> Probed:
         """Names the processor as the kernel does."""

@@ -16,7 +16,7 @@ class TheDevice(Device):
     """One GPU; which one is chosen by `CUDA_VISIBLE_DEVICES` in the worker's environment."""
 
     profile = "cuda"
-    torch_name = "cuda"
+    place = "cuda:0"
 
     def check_present(self) -> None:
         """Asks the driver without creating a context."""
@@ -38,15 +38,11 @@ class TheDevice(Device):
         torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
 
-    def torch_device(self) -> torch.device:
-        """The first visible GPU."""
-        return torch.device("cuda", 0)
-
     def describe(self) -> Probed:
         """Names the GPU and the CUDA it was built for."""
         return Probed(
             device_kind=torch.cuda.get_device_name(0),
-            device="cuda:0",
+            device=self.place,
             count=torch.cuda.device_count(),
             simulated=False,
             versions={"cuda": str(torch.version.cuda or torch.version.hip or "")},

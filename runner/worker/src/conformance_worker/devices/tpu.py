@@ -37,7 +37,7 @@ class TheDevice(Device):
     """One TPU device; which one is chosen by `TPU_VISIBLE_CHIPS` in the worker's environment."""
 
     profile = "tpu"
-    torch_name = "tpu"
+    place = "tpu:0"
 
     def __init__(self) -> None:
         self._opened = False
@@ -73,17 +73,13 @@ class TheDevice(Device):
         execution_mode.enable_cpu_fallback = False
         self._opened = True
 
-    def torch_device(self) -> torch.device:
-        """The first visible device."""
-        return torch.device("tpu", 0)
-
     def describe(self) -> Probed:
         """Names the chip."""
         from torch_tpu._internal.utils import hardware
 
         return Probed(
             device_kind=str(hardware.get_tpu_device_name()),
-            device="tpu:0",
+            device=self.place,
             count=self.count(),
             simulated=self.simulated,
             versions=_driver_version(),
@@ -132,6 +128,13 @@ class TheDevice(Device):
     def repro_lines(self) -> list[str]:
         """Registers the backend whether or not it was loaded by itself."""
         return ["from torch_tpu import _loader; _loader._init_device('tpu')"]
+
+    def dynamism_repro_lines(self) -> list[str]:
+        """TorchTPU's bounded dynamic compiler has no name; it is an object."""
+        return [
+            "from torch_tpu._internal.compile._backend import TpuBackend",
+            "backend = TpuBackend(dynamism=True)",
+        ]
 
     def classify(self, error: BaseException) -> Classified | None:
         """Reads TorchTPU's own words for missing and for no memory."""

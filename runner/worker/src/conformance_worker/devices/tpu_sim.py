@@ -38,10 +38,6 @@ class TheDevice(tpu.TheDevice):
     profile = "tpu-sim"
     simulated = True
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._substitutions: list[str] = []
-
     def check_present(self) -> None:
         """Demands the wrapper library and the plugin before anything native looks for them."""
         for variable in (LIBRARY_VARIABLE, PLUGIN_VARIABLE):
@@ -57,7 +53,7 @@ class TheDevice(tpu.TheDevice):
         """Names the simulation."""
         return Probed(
             device_kind="XLA:CPU",
-            device="tpu:0",
+            device=self.place,
             count=1,
             simulated=True,
             versions=_plugin_version(),
@@ -82,7 +78,7 @@ class TheDevice(tpu.TheDevice):
             timm.layers.set_fused_attn(False)
 
     def substitutions(self) -> list[str]:
-        """Both replacements are in force for every case."""
+        """Both are in force from the moment a case executes."""
         return ["scaled_dot_product_attention: math", "timm fused attention: off"]
 
     def peak_memory_bytes(self) -> int | None:

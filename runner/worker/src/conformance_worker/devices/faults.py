@@ -1,0 +1,156 @@
+"""The rules of the `faulty` device: each takes a call and does to it what broken devices do."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+SLOW_SECONDS = 3.0
+"""How much longer a `slow` call takes."""
+
+NOISE_BYTES = 1 << 30
+"""How much a `noisy` call writes to stderr."""
+
+HOG_STEP_BYTES = 64 << 20
+HOG_MOST_BYTES = 8 << 30
+"""A `memory-hog` without a limit stops here, so that a mistake does not take the host down."""
+
+TILE = 32
+"""Edge of the tile that `padding-leak` pads to."""
+
+Call = Callable[[Callable[..., Any], Any, Any], Any]
+
+
+def _execute(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    return function(*args, **kwargs)
+
+
+def _on_outputs(change: Callable[[torch.Tensor], torch.Tensor]) -> Call:
+    def call(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        return pytree.tree_map_only(torch.Tensor, change, function(*args, **kwargs))
+
+    return call
+
+
+def _wrong_value(tensor: torch.Tensor) -> torch.Tensor:
+    plain = tensor.detach()
+    if plain.dtype is torch.bool:
+        return plain.logical_not()
+    if plain.dtype.is_floating_point or plain.dtype.is_complex:
+        return plain * 1.05 + 0.5
+    return plain + 1
+
+
+def _wrong_dtype(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().to(torch.float16 if tensor.dtype is not torch.float16 else torch.float32)
+
+
+def _wrong_shape(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().unsqueeze(0)
+
+
+def _wrong_stride(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.stack([tensor.detach(), tensor.detach()], dim=-1)[..., 0]
+
+
+def _nan(tensor: torch.Tensor) -> torch.Tensor:
+    if not (tensor.dtype.is_floating_point or tensor.dtype.is_complex):
+        return tensor
+    return torch.full_like(tensor.detach(), float("nan"))
+
+
+def _saturating_inf(tensor: torch.Tensor) -> torch.Tensor:
+    """Gives the largest finite number where infinity is right."""
+    if not tensor.dtype.is_floating_point or tensor.numel() == 0:
+        return tensor
+    largest = torch.finfo(tensor.dtype).max
+    return tensor.detach().clamp(-largest, largest)
+
+
+def _padding_leak(tensor: torch.Tensor) -> torch.Tensor:
+    """Adds what a sum over a padded tile would have added to it; nothing when the tile is full."""
+    if not tensor.dtype.is_floating_point or tensor.dim() == 0:
+        return tensor
+    padding = max(-size % TILE for size in tensor.shape)
+    return tensor.detach() + padding * 0.01
+
+
+def _abort(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    del function, args, kwargs
+    print("fatal: check failed in faulty device", file=sys.stderr, flush=True)
+    os.abort()
+
+
+def _hang(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    del function, args, kwargs
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    # `PyDLL` keeps the interpreter's lock while it is in the call, so no thread can help.
+    while True:
+        ctypes.PyDLL(None).pause()
+
+
+def _slow(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    time.sleep(SLOW_SECONDS)
+    return function(*args, **kwargs)
+
+
+def _memory_hog(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    most = HOG_MOST_BYTES if limit == resource.RLIM_INFINITY else max(limit, HOG_MOST_BYTES)
+    hoard: list[torch.Tensor] = []
+    while len(hoard) * HOG_STEP_BYTES < most:
+        hoard.append(torch.ones(HOG_STEP_BYTES, dtype=torch.uint8))
+    return function(*args, **kwargs)
+
+
+def _noisy(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    block = b"noise from the faulty device\n" * 36_158
+    for _ in range(NOISE_BYTES // len(block)):
+        os.write(2, block)
+    return function(*args, **kwargs)
+
+
+def _abort_at_exit(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    atexit.register(os.abort)
+    return function(*args, **kwargs)
+
+
+def _leave_child(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Starts a process in a session of its own that holds the log open."""
+    if os.fork() == 0:
+        os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(600)
+        os._exit(0)
+    return function(*args, **kwargs)
+
+
+RULES: dict[str, Call] = {
+    "wrong-value": _on_outputs(_wrong_value),
+    "wrong-dtype": _on_outputs(_wrong_dtype),
+    "wrong-shape": _on_outputs(_wrong_shape),
+    "wrong-stride": _on_outputs(_wrong_stride),
+    "nan": _on_outputs(_nan),
+    "saturating-inf": _on_outputs(_saturating_inf),
+    "padding-leak": _on_outputs(_padding_leak),
+    "silent-fallback": _execute,
+    "poison": _execute,
+    "abort": _abort,
+    "hang": _hang,
+    "slow": _slow,
+    "memory-hog": _memory_hog,
+    "noisy": _noisy,
+    "abort-at-exit": _abort_at_exit,
+    "leave-child": _leave_child,
+}
+"""Every rule; `silent-fallback` and `poison` act in the device, not on the outputs."""

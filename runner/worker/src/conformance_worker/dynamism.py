@@ -1,0 +1,219 @@
+"""One dynamism case: one compile with declared bounds, then a sweep of sizes.
+
+Bounds are declared on the first call, as a user would; later calls pass plain tensors, so a
+bound that is not honoured shows as a new graph. Outside the bounds nothing is compared: graphs
+and errors tell whether the size was refused, compiled again, or accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch._dynamo
+
+from conformance_worker import model_case, reference, repro, tensors
+from conformance_worker.case import CaseRun
+from conformance_worker.failures import InfraError, MismatchError
+from conformance_worker.graphs import Compiled, reset
+from conformance_worker.messages import (
+    DynamicDimension,
+    DynamismTask,
+    Failure,
+    SweepObserved,
+)
+from conformance_worker.models.base import BuiltModel, Inputs
+from conformance_worker.tensors import Leaf
+from conformance_worker.words import FailureKind, Rule, Stage, ToleranceClass
+
+Expected = tuple[list[Leaf], list[dict[str, Any]], str]
+
+
+def observe(run: CaseRun, task: DynamismTask) -> None:
+    """Executes the sweep and fills in what was observed."""
+    run.enter(Stage.BUILD)
+    built = model_case.build(run, task.model)
+    points = [_Point(task, sizes) for sizes in task.sweep]
+    if not points or not points[0].inside:
+        raise InfraError("the first size of a sweep must be inside the bounds")
+    for point in points:
+        point.inputs = model_case.cast(_inputs(built, task, point.sizes), run)
+    run.observed.repro = repro.dynamism_case(run.request, task, built, run.device)
+    run.enter(Stage.REFERENCE)
+    host = reference.ModelReference(built, wide=True)
+    with torch.no_grad():
+        for point in points:
+            if point.inside:
+                leaves, structure = host.outputs(model_case.forward, point.inputs)
+                point.expected = (leaves, structure, host.dtype_name)
+    run.observed.notes += host.notes
+    _sweep(run, task, built, points)
+
+
+class _Point:
+    """One size of the sweep."""
+
+    def __init__(self, task: DynamismTask, sizes: dict[str, int]) -> None:
+        self.sizes = sizes
+        self.label = ",".join(f"{name}={size}" for name, size in sorted(sizes.items()))
+        self.inside = all(
+            dimension.min <= sizes[dimension.name] <= dimension.max
+            for dimension in task.dimensions
+            if dimension.name in sizes
+        )
+        self.inputs = Inputs()
+        self.expected: Expected | None = None
+
+
+def _inputs(built: BuiltModel, task: DynamismTask, sizes: dict[str, int]) -> Inputs:
+    """Only what the dimensions name, and what is not a tensor: a mask nobody declared dynamic
+    would fix the size by itself."""
+    batch = sizes.get("batch", task.model.batch)
+    sequence = sizes.get("sequence", task.model.sequence)
+    inputs = built.make_inputs(batch, sequence)
+    named = {name for dimension in task.dimensions for name in dimension.inputs}
+    missing = named - set(inputs.kwargs)
+    if missing:
+        raise InfraError(
+            f"the model has no input `{min(missing)}`; it has {', '.join(inputs.kwargs) or 'none'}"
+        )
+    kept = {
+        name: value
+        for name, value in inputs.kwargs.items()
+        if name in named or not isinstance(value, torch.Tensor)
+    }
+    for dimension in task.dimensions:
+        for name, index in dimension.inputs.items():
+            if dimension.name in sizes and kept[name].shape[index] != sizes[dimension.name]:
+                raise InfraError(
+                    f"dimension {index} of `{name}` is not its `{dimension.name}`: it is "
+                    f"{kept[name].shape[index]} where {sizes[dimension.name]} was asked for"
+                )
+    return Inputs(kwargs=kept)
+
+
+def _sweep(run: CaseRun, task: DynamismTask, built: BuiltModel, points: list[_Point]) -> None:
+    device = run.device
+    run.enter(Stage.TRANSFER)
+    device.open()
+    module = reference.copied(built.module)
+    device.move_module(module)
+    device.synchronize()
+    reset()
+    compiled = Compiled.of(module, device.compiler(dynamism=True), dynamic=True, enter=run.enter)
+    call: Callable[..., Any] = compiled if run.compiles else module
+    try:
+        for number, point in enumerate(points):
+            failure = _at(run, task, call, compiled, point, first=number == 0)
+            if number == 0 and failure is not None and compiled.compiled == 0:
+                # Nothing was compiled: the other sizes would say the same, one by one.
+                break
+    finally:
+        run.observed.graphs = compiled.graphs()
+    _judge_graphs(run, points)
+
+    def again() -> Callable[[], Any]:
+        inputs = device.move(points[0].inputs.kwargs)
+        return lambda: module(**inputs)
+
+    run.prepare_rerun = again
+
+
+def _at(
+    run: CaseRun,
+    task: DynamismTask,
+    call: Callable[..., Any],
+    compiled: Compiled,
+    point: _Point,
+    *,
+    first: bool,
+) -> Failure | None:
+    """Executes one size; a failure inside the bounds is the case's own failure too."""
+    eager_before = compiled.eager_calls
+    failure = None
+    try:
+        _execute(run, task, call, point, first=first)
+        if point.inside and run.compiles and compiled.eager_calls > eager_before:
+            failure = Failure(
+                kind=FailureKind.FALLBACK,
+                stage=Stage.EXECUTE,
+                error_class="EagerCall",
+                message="it ran outside any compiled graph, in eager mode",
+            )
+    except Exception as error:
+        failure = run.failure(error)
+    if point.inside and failure is not None and run.observed.failure is None:
+        run.observed.failure = failure
+    run.observed.sweep.append(
+        SweepObserved(
+            label=point.label,
+            sizes=point.sizes,
+            inside=point.inside,
+            graph_count=compiled.compiled,
+            eager_calls=compiled.eager_calls - eager_before,
+            failure=failure,
+        )
+    )
+    return failure
+
+
+def _execute(
+    run: CaseRun, task: DynamismTask, call: Callable[..., Any], point: _Point, *, first: bool
+) -> None:
+    device = run.device
+    run.enter(Stage.TRANSFER)
+    inputs = device.move(point.inputs.kwargs)
+    if first and run.compiles:
+        _mark(task.dimensions, inputs)
+    run.enter(Stage.EXECUTE)
+    with run.on_device():
+        result = device.call(call, (), inputs)
+        device.synchronize()
+    leaves = tensors.flatten(result)
+    if not point.inside:
+        return
+    run.note_places(leaves)
+    run.enter(Stage.TRANSFER)
+    actual = run.fetch(leaves)
+    assert point.expected is not None
+    model_case.demand_finite(actual[0], point.expected[0])
+    run.compare(
+        actual,
+        point.expected[:2],
+        rule=Rule.CLOSE,
+        reference=f"cpu {point.expected[2]}",
+        tolerance_class=ToleranceClass.MODEL,
+        label=point.label,
+    )
+
+
+def _mark(dimensions: list[DynamicDimension], inputs: dict[str, torch.Tensor]) -> None:
+    for dimension in dimensions:
+        for name, index in dimension.inputs.items():
+            torch._dynamo.mark_dynamic(inputs[name], index, min=dimension.min, max=dimension.max)
+
+
+def _judge_graphs(run: CaseRun, points: list[_Point]) -> None:
+    """One compile must serve every size inside the bounds."""
+    inside = [
+        observed.graph_count
+        for point, observed in zip(points, run.observed.sweep, strict=False)
+        if point.inside and observed.failure is None
+    ]
+    outside_new = _graphs_made_outside(run.observed.sweep)
+    if inside and run.observed.failure is None and inside[-1] - outside_new > inside[0]:
+        run.stage = Stage.COMPILE
+        raise MismatchError(
+            f"dynamic-not-honoured: {inside[-1] - outside_new} graphs were compiled for sizes "
+            f"inside the bounds, {inside[0]} after the first size"
+        )
+
+
+def _graphs_made_outside(sweep: list[SweepObserved]) -> int:
+    before, made = 0, 0
+    for observed in sweep:
+        if not observed.inside:
+            made += observed.graph_count - before
+        before = observed.graph_count
+    return made

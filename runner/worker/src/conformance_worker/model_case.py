@@ -1,0 +1,179 @@
+"""One model case: build, move, execute in a mode; for training also a backward and a step.
+
+Tier 1 (`compare` off) demands finite values and, for tiny models, the structure that the host
+gives. Tier 2 (`compare` on) compares values with a reference computed now on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from conformance_worker import models, operators, reference, repro, tensors
+from conformance_worker.case import CaseRun
+from conformance_worker.failures import InfraError, MismatchError, SkipCaseError
+from conformance_worker.graphs import Compiled, reset
+from conformance_worker.messages import ModelSpec, ModelTask
+from conformance_worker.models.base import BuiltModel, Inputs, UnbuildableError
+from conformance_worker.tensors import Leaf
+from conformance_worker.words import Rule, SkipReason, Stage, ToleranceClass
+
+LEARNING_RATE = 1e-3
+
+
+def observe(run: CaseRun, task: ModelTask) -> None:
+    """Executes the case and fills in what was observed."""
+    run.enter(Stage.BUILD)
+    built = build(run, task.model)
+    inputs = cast(built.make_inputs(task.model.batch, task.model.sequence), run)
+    run.observed.repro = repro.model_case(run.request, task.model, built, run.device)
+    execute = train_step if run.request.train else forward
+    expected = None
+    # A full model is executed on the host only where its values are wanted.
+    if task.compare or task.model.size == "tiny":
+        run.enter(Stage.REFERENCE)
+        expected = _expected(run, built, inputs, execute, wide=task.compare)
+    leaves = _on_device(run, built, inputs, execute)
+    run.note_places(leaves)
+    run.enter(Stage.TRANSFER)
+    actual = run.fetch(leaves)
+    demand_finite(actual[0], expected[0] if expected else None)
+    if expected is not None:
+        run.compare(
+            actual,
+            expected[:2],
+            rule=Rule.CLOSE if task.compare else Rule.METADATA,
+            reference=f"cpu {expected[2]}",
+            tolerance_class=ToleranceClass.MODEL,
+        )
+
+
+def build(run: CaseRun, spec: ModelSpec) -> BuiltModel:
+    """Builds the model on the host in the case's dtype."""
+    dtype = operators.torch_dtype(run.request.dtype)
+    if not dtype.is_floating_point:
+        raise SkipCaseError(
+            SkipReason.DTYPE_NOT_APPLICABLE, f"a model cannot be built in {run.request.dtype}"
+        )
+    run.device.prepare_model_build()
+    run.seed()
+    try:
+        built = models.build(spec, run.request.seed)
+    except UnbuildableError as error:
+        raise InfraError(f"the model cannot be built on the host: {error}") from error
+    built.module.to(dtype)
+    run.uses_attention = built.uses_attention
+    run.observed.notes += built.notes
+    if run.request.train:
+        # Dropout would draw other numbers on the device than on the host.
+        run.observed.notes.append("trained in evaluation mode: no dropout, no batch statistics")
+    return built
+
+
+def cast(inputs: Inputs, run: CaseRun) -> Inputs:
+    """Floating inputs in the case's dtype."""
+    dtype = operators.torch_dtype(run.request.dtype)
+    return reference.map_inputs(
+        inputs, lambda tensor: tensor.to(dtype) if tensor.dtype.is_floating_point else tensor
+    )
+
+
+def forward(module: Callable[..., Any], inputs: Inputs) -> Any:
+    """One forward call."""
+    return module(*inputs.args, **inputs.kwargs)
+
+
+def train_step(module: Any, inputs: Inputs) -> dict[str, Any]:
+    """One forward, a loss made of every floating output, one backward, one step of SGD."""
+    owner: torch.nn.Module = module.function if isinstance(module, Compiled) else module
+    outputs = module(*inputs.args, **inputs.kwargs)
+    parts = [
+        tensor.float().pow(2).mean()
+        for tensor in tensors.tensors_of(tensors.flatten(outputs))
+        if tensor.requires_grad
+    ]
+    if not parts:
+        raise MismatchError("no output depends on the parameters")
+    loss = torch.stack(parts).sum()
+    loss.backward()
+    gradients = {
+        name: parameter.grad.detach().clone()
+        for name, parameter in owner.named_parameters()
+        if parameter.grad is not None
+    }
+    torch.optim.SGD(owner.parameters(), lr=LEARNING_RATE).step()
+    return {"outputs": outputs, "loss": loss, "gradients": gradients}
+
+
+def _expected(
+    run: CaseRun, built: BuiltModel, inputs: Inputs, execute: Any, *, wide: bool
+) -> tuple[list[Leaf], list[dict[str, Any]], str]:
+    host = reference.ModelReference(built, wide=wide)
+    run.seed()
+    with torch.set_grad_enabled(run.request.train):
+        leaves, structure = host.outputs(execute, inputs)
+    run.observed.notes += host.notes
+    return leaves, structure, host.dtype_name
+
+
+def _on_device(run: CaseRun, built: BuiltModel, inputs: Inputs, execute: Any) -> list[Leaf]:
+    device = run.device
+    run.enter(Stage.TRANSFER)
+    device.open()
+
+    def prepare() -> tuple[Any, Inputs]:
+        module = reference.copied(built.module)
+        if untied := device.move_module(module):
+            note = f"moving untied parameters, tied again: {', '.join(untied)}"
+            if note not in run.observed.notes:
+                run.observed.notes.append(note)
+        args, kwargs = device.move((inputs.args, inputs.kwargs))
+        return module, Inputs(args=args, kwargs=kwargs)
+
+    module, moved = prepare()
+    device.synchronize()
+    compiled = None
+    if run.compiles:
+        reset()
+        module = compiled = Compiled.of(
+            module, device.compiler(dynamism=False), dynamic=False, enter=run.enter
+        )
+    run.seed()
+    run.enter(Stage.EXECUTE)
+    try:
+        with run.on_device():
+            result = device.call(execute, (module, moved), {})
+            device.synchronize()
+    finally:
+        if compiled is not None:
+            run.observed.graphs = compiled.graphs()
+
+    def again() -> Callable[[], Any]:
+        fresh, fresh_inputs = prepare()
+        return lambda: execute(fresh, fresh_inputs)
+
+    run.prepare_rerun = again
+    return tensors.flatten(result)
+
+
+def demand_finite(actual: list[Leaf], expected: list[Leaf] | None) -> None:
+    """Raises where the device gives NaN or infinity that the host does not, or gives nothing."""
+    present = [leaf for leaf in actual if leaf.tensor is not None]
+    if not present:
+        raise MismatchError("the model returned no tensor")
+    by_path = {leaf.path: leaf.tensor for leaf in expected or []}
+    for leaf in present:
+        tensor = leaf.tensor
+        assert tensor is not None
+        bad = _nonfinite(tensor)
+        other = by_path.get(leaf.path)
+        if other is not None and other.shape == tensor.shape:
+            bad = bad & ~_nonfinite(other)
+        if count := int(bad.sum()):
+            raise MismatchError(f"`{leaf.path}` has {count} values that are not finite")
+
+
+def _nonfinite(tensor: torch.Tensor) -> torch.Tensor:
+    return ~torch.isfinite(tensor.detach())

@@ -1,0 +1,65 @@
+"""Source `torchvision`: the id is a name of `torchvision.models.list_models`."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+import torchvision
+from torchvision import models
+
+from conformance_worker.failures import InfraError
+from conformance_worker.messages import ModelSpec
+from conformance_worker.models.base import BuiltModel, Inputs, first_that_works
+
+FULL_IMAGE = 224
+TINY_IMAGES = (64, 128, FULL_IMAGE)
+FRAMES = 8
+
+
+def build(spec: ModelSpec, seed: int) -> BuiltModel:
+    """Builds the model with random weights; `tiny` takes a small image."""
+    if spec.id not in models.list_models():
+        raise InfraError(f"`{spec.id}` is not a model of torchvision {torchvision.__version__}")
+    if spec.size != "tiny":
+        return _build(spec, FULL_IMAGE, seed)
+    return first_that_works(
+        [(f"image {size}", functools.partial(_build, spec, size, seed)) for size in TINY_IMAGES]
+    )
+
+
+def _build(spec: ModelSpec, size: int, seed: int) -> BuiltModel:
+    kind = models.get_model_builder(spec.id).__module__
+    arguments = dict(spec.overrides)
+    if ".detection." in kind or ".segmentation." in kind:
+        arguments.setdefault("weights_backbone", None)
+    torch.manual_seed(seed)
+    model = models.get_model(spec.id, weights=None, **arguments).eval()
+
+    def make_inputs(batch: int, sequence: int) -> Inputs:
+        del sequence
+        generator = torch.Generator().manual_seed(seed)
+        if ".detection." in kind:
+            return Inputs(
+                args=([torch.rand(3, size, size, generator=generator) for _ in range(batch)],)
+            )
+        if ".video." in kind:
+            return Inputs(args=(torch.randn(batch, 3, FRAMES, size, size, generator=generator),))
+        if ".optical_flow." in kind:
+            pair = [torch.randn(batch, 3, size, size, generator=generator) for _ in range(2)]
+            return Inputs(args=tuple(pair))
+        return Inputs(args=(torch.randn(batch, 3, size, size, generator=generator),))
+
+    return BuiltModel(
+        module=model,
+        make_inputs=make_inputs,
+        uses_attention=any(
+            isinstance(part, torch.nn.MultiheadAttention) for part in model.modules()
+        ),
+        repro=[
+            "import torchvision",
+            f"torch.manual_seed({seed})",
+            f"model = torchvision.models.get_model({spec.id!r}, weights=None,"
+            f" **{arguments!r}).eval()",
+        ],
+    )

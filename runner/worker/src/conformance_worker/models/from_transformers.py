@@ -1,0 +1,87 @@
+"""Source `transformers`: any model class with a configuration; the id is the class's name."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+import transformers
+
+from conformance_worker.failures import InfraError
+from conformance_worker.inputs import InputBuilder
+from conformance_worker.messages import ModelSpec
+from conformance_worker.models import shrink
+from conformance_worker.models.base import (
+    MOST_PARAMETERS_TINY,
+    BuiltModel,
+    Inputs,
+    UnbuildableError,
+    first_that_works,
+    parameters,
+)
+
+
+def build(spec: ModelSpec, seed: int) -> BuiltModel:
+    """Builds the class with random weights, shrunk where the size is `tiny`."""
+    model_class = getattr(transformers, spec.id, None)
+    config_class = getattr(model_class, "config_class", None)
+    if config_class is None:
+        raise InfraError(
+            f"`{spec.id}` is not a model class of transformers {transformers.__version__}"
+        )
+    if spec.size != "tiny":
+        config = config_class()
+        for name, value in spec.overrides.items():
+            setattr(config, name, value)
+        return _instantiate(model_class, config, seed)
+    return first_that_works(
+        [
+            (recipe.name, functools.partial(_tiny, spec, model_class, config_class, recipe, seed))
+            for recipe in shrink.RECIPES
+        ]
+    )
+
+
+def _tiny(
+    spec: ModelSpec, model_class: Any, config_class: Any, recipe: shrink.Recipe, seed: int
+) -> BuiltModel:
+    config = shrink.shrunk(config_class, recipe, spec.overrides)
+    with torch.device("meta"):
+        size = parameters(model_class(config))
+    if size > MOST_PARAMETERS_TINY:
+        raise UnbuildableError(f"{size} parameters are left after shrinking")
+    # The first instance may have written derived values into its configuration.
+    config = shrink.shrunk(config_class, recipe, spec.overrides)
+    return _instantiate(model_class, config, seed)
+
+
+def _instantiate(model_class: Any, config: Any, seed: int) -> BuiltModel:
+    torch.manual_seed(seed)
+    model = model_class(config).eval()
+    return BuiltModel(
+        module=model,
+        make_inputs=inputs_for(model, seed),
+        uses_attention=uses_sdpa(model),
+        repro=[
+            "import transformers",
+            f"config = transformers.{type(config).__name__}.from_dict({_changed(config)!r})",
+            f"torch.manual_seed({seed})",
+            f"model = transformers.{model_class.__name__}(config).eval()",
+        ],
+    )
+
+
+def inputs_for(model: Any, seed: int) -> Any:
+    """A maker of inputs by signature."""
+    return lambda batch, sequence: Inputs(kwargs=InputBuilder(model, batch, sequence, seed).build())
+
+
+def uses_sdpa(model: Any) -> bool:
+    """Whether attention goes through `scaled_dot_product_attention`."""
+    return getattr(model.config, "_attn_implementation", None) == "sdpa"
+
+
+def _changed(config: Any) -> dict[str, Any]:
+    changed: dict[str, Any] = config.to_diff_dict()
+    return changed
