@@ -119,7 +119,13 @@ pub struct PlanArgs {
 pub struct DeviceArgs {
     /// Device [auto, tpu, tpu-sim, cuda, cpu, faulty]; auto is tpu, else cuda, else tpu-sim, else
     /// cpu.
-    #[arg(long, value_name = "DEVICE", default_value = "auto", env = "CONFORMANCE_DEVICE")]
+    #[arg(
+        long,
+        value_name = "DEVICE",
+        default_value = "auto",
+        env = "CONFORMANCE_DEVICE",
+        hide_env_values = true
+    )]
     pub device: DeviceChoice,
     /// Worker processes; 0 is one per device slot (per chip on a TPU, else 1).
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -134,12 +140,18 @@ pub struct DeviceArgs {
 pub struct PythonArgs {
     /// Python of an existing environment with the build under test; without it, the environment
     /// of `runner setup` is used (and made first when it is missing).
-    #[arg(long, value_name = "PATH", env = "CONFORMANCE_PYTHON")]
+    #[arg(long, value_name = "PATH", env = "CONFORMANCE_PYTHON", hide_env_values = true)]
     pub python: Option<PathBuf>,
     #[command(flatten)]
     pub setup: SetupArgs,
     /// Python package of the worker to use instead of the one in this program; for development.
-    #[arg(long, value_name = "DIR", env = "CONFORMANCE_WORKER_PACKAGE", hide = true)]
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "CONFORMANCE_WORKER_PACKAGE",
+        hide_env_values = true,
+        hide = true
+    )]
     pub worker_package: Option<PathBuf>,
 }
 
@@ -162,17 +174,23 @@ pub struct SetupCommandArgs {
 #[command(next_help_heading = "Python environment")]
 pub struct SetupArgs {
     /// Package index to install from.
-    #[arg(long, value_name = "URL", env = "CONFORMANCE_INDEX_URL")]
+    #[arg(long, value_name = "URL", env = "CONFORMANCE_INDEX_URL", hide_env_values = true)]
     pub index_url: Option<String>,
     /// Index of torch wheels, for `--torch-build`.
-    #[arg(long, value_name = "URL", env = "CONFORMANCE_TORCH_INDEX_URL")]
+    #[arg(long, value_name = "URL", env = "CONFORMANCE_TORCH_INDEX_URL", hide_env_values = true)]
     pub torch_index_url: Option<String>,
     /// Which torch: `default` (by the lock and its hashes, with CUDA libraries) or `cpu` (smaller,
     /// from the torch index, pinned by version but not by hash).
-    #[arg(long, value_name = "BUILD", default_value = "default", env = "CONFORMANCE_TORCH_BUILD")]
+    #[arg(
+        long,
+        value_name = "BUILD",
+        default_value = "default",
+        env = "CONFORMANCE_TORCH_BUILD",
+        hide_env_values = true
+    )]
     pub torch_build: TorchBuild,
     /// Where environments and unpacked programs are kept.
-    #[arg(long, value_name = "DIR", env = "CONFORMANCE_CACHE")]
+    #[arg(long, value_name = "DIR", env = "CONFORMANCE_CACHE", hide_env_values = true)]
     pub cache_dir: Option<PathBuf>,
 }
 
@@ -222,7 +240,7 @@ pub struct ResultArgs {
     #[arg(long, value_name = "K=V", value_parser = parse_label)]
     pub label: Vec<(String, String)>,
     /// Send results to this server while running.
-    #[arg(long, value_name = "URL", env = "CONFORMANCE_SERVER")]
+    #[arg(long, value_name = "URL", env = "CONFORMANCE_SERVER", hide_env_values = true)]
     pub push: Option<String>,
 }
 
@@ -231,7 +249,7 @@ pub struct ResultArgs {
 #[command(next_help_heading = "Results")]
 pub struct RunsDirArgs {
     /// Where runs are kept.
-    #[arg(long, value_name = "DIR", env = "CONFORMANCE_RUNS_DIR")]
+    #[arg(long, value_name = "DIR", env = "CONFORMANCE_RUNS_DIR", hide_env_values = true)]
     pub runs_dir: Option<PathBuf>,
 }
 
@@ -276,7 +294,7 @@ pub struct DoctorArgs {
     #[command(flatten)]
     pub server: ServerArgs,
     /// Also check that this server answers.
-    #[arg(long, value_name = "URL", env = "CONFORMANCE_SERVER")]
+    #[arg(long, value_name = "URL", env = "CONFORMANCE_SERVER", hide_env_values = true)]
     pub push: Option<String>,
 }
 
@@ -292,7 +310,7 @@ pub struct ResumeArgs {
     #[command(flatten)]
     pub server: ServerArgs,
     /// Send results to this server while running.
-    #[arg(long, value_name = "URL", env = "CONFORMANCE_SERVER")]
+    #[arg(long, value_name = "URL", env = "CONFORMANCE_SERVER", hide_env_values = true)]
     pub push: Option<String>,
 }
 
@@ -306,7 +324,7 @@ pub struct PushArgs {
     #[arg(long, conflicts_with = "run")]
     pub all: bool,
     /// Address of the server; without it, the one the run was meant for.
-    #[arg(long, value_name = "URL", env = "CONFORMANCE_SERVER")]
+    #[arg(long, value_name = "URL", env = "CONFORMANCE_SERVER", hide_env_values = true)]
     pub server_url: Option<String>,
     #[command(flatten)]
     pub server: ServerArgs,
@@ -333,7 +351,7 @@ pub struct GateArgs {
     /// Name of the gate.
     pub name: String,
     /// Address of the server.
-    #[arg(long, value_name = "URL", env = "CONFORMANCE_SERVER")]
+    #[arg(long, value_name = "URL", env = "CONFORMANCE_SERVER", hide_env_values = true)]
     pub server: String,
     /// Run key of the candidate, or `latest`.
     #[arg(long, value_name = "RUN", default_value = "latest")]

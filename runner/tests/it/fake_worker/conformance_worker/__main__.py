@@ -1,0 +1,289 @@
+"""A scripted worker for the runner's tests: speaks the real link, needs only the standard library.
+
+The name of an operator entry says what the case does (`pass`, `abort`, `hang`, …); the variable
+FAKE says what goes wrong before any case. Nothing here pretends to be a device.
+"""
+
+import ctypes
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+
+class Link:
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.connect(path)
+        self.buffer = b""
+
+    def send(self, **message):
+        body = json.dumps(message).encode()
+        self.socket.sendall(struct.pack("<I", len(body)) + body)
+
+    def receive(self):
+        while True:
+            if len(self.buffer) >= 4:
+                (length,) = struct.unpack("<I", self.buffer[:4])
+                if len(self.buffer) >= 4 + length:
+                    body = self.buffer[4 : 4 + length]
+                    self.buffer = self.buffer[4 + length :]
+                    return json.loads(body)
+            data = self.socket.recv(65536)
+            if not data:
+                return None
+            self.buffer += data
+
+
+def fork_server(link):
+    fake = os.environ.get("FAKE", "")
+    if fake == "import-fails":
+        link.send(type="failed", error_class="ModuleNotFoundError",
+                  message="No module named 'torch'", hint="run `runner setup`")
+        sys.exit(3)
+    if fake == "import-dies":
+        print("Segmentation fault in import", file=sys.stderr, flush=True)
+        os.kill(os.getpid(), signal.SIGSEGV)
+    libc = ctypes.CDLL(None)
+    libc.prctl(36, 1, 0, 0, 0)  # orphans of workers come here
+    link.send(type="ready", link_version=1, pid=os.getpid(),
+              versions={"torch": "0.0.fake", "python": "3"})
+    wakeup, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    children = {}
+    while True:
+        ready, _, _ = select.select([link.socket, wakeup], [], [])
+        if wakeup in ready:
+            os.read(wakeup, 4096)
+            reap(link, children)
+        if link.socket in ready:
+            message = link.receive()
+            if message is None or message["type"] == "stop":
+                for pid in children:
+                    kill_group(pid)
+                return
+            parent = os.getpid()
+            gate, opened = os.pipe()
+            pid = os.fork()
+            if pid == 0:
+                os.setsid()
+                os.close(opened)
+                os.read(gate, 1)
+                libc.prctl(1, signal.SIGKILL, 0, 0, 0)
+                if os.getppid() != parent:
+                    os._exit(1)
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                link.socket.close()
+                worker(message)
+                os._exit(0)
+            os.close(gate)
+            children[pid] = message["worker"]
+            link.send(type="spawned", worker=message["worker"], pid=pid)
+            os.close(opened)
+
+
+def kill_group(pid):
+    for kill in (os.killpg, os.kill):
+        try:
+            kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
+
+
+def reap(link, children):
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        if pid not in children:
+            continue
+        kill_group(pid)
+        code = os.waitstatus_to_exitcode(status)
+        link.send(type="exited", worker=children.pop(pid), exit_code=code if code >= 0 else None,
+                  signal=-code if code < 0 else None, peak_resident_bytes=0)
+
+
+POISONED = False
+
+
+def worker(spawn):
+    global POISONED
+    fake = os.environ.get("FAKE", "")
+    log = os.open(spawn["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    if fake == "workers-die":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    link = Link(spawn["link"])
+    link.send(type="hello", link_version=1, worker=spawn["worker"], pid=os.getpid())
+    while (message := link.receive()) is not None:
+        kind = message["type"]
+        if kind == "stop":
+            return
+        if kind == "probe":
+            probe(link, fake)
+        elif kind == "list_operators":
+            known = [entry for entry in message["entries"] if not entry.startswith("nosuch")]
+            cases = [
+                {"entry": entry, "dtype": dtype, "sample": sample, "train": False}
+                for entry in known
+                for dtype in message["dtypes"]
+                for sample in range(message["samples"])
+            ]
+            unknown = [entry for entry in message["entries"] if entry not in known]
+            link.send(type="operators_listed", cases=cases, unknown=unknown, problems={})
+        else:
+            execute(link, message)
+
+
+def probe(link, fake):
+    broken = fake == "probe-fails" or POISONED or os.path.exists(os.environ.get("FAKE_BROKEN", "/-"))
+    if broken:
+        link.send(type="probe_failed", error_class="RuntimeError",
+                  message="the device does not answer", hint="look at its cable")
+    else:
+        link.send(type="probed", device_kind="fake device", device="cpu", count=1,
+                  simulated=False, versions={})
+
+
+def write_tensors(path, values):
+    data = struct.pack(f"<{len(values)}f", *values)
+    leaf = {"path": "0", "kind": "tensor", "dtype": "float32", "shape": [len(values)], "stride": [1]}
+    header = json.dumps({
+        "__metadata__": {"structure": json.dumps([leaf])},
+        "0": {"dtype": "F32", "shape": [len(values)], "data_offsets": [0, len(data)]},
+    }).encode()
+    header += b" " * (-len(header) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header + data)
+
+
+def observed(link, message, actual=None, failure=None, **more):
+    to_compare = []
+    if actual is not None:
+        paths = [os.path.join(message["exchange"], name) for name in ("actual", "expected")]
+        write_tensors(paths[0], actual)
+        write_tensors(paths[1], [1.0, 2.0, 3.0])
+        to_compare = [{"label": "", "actual": paths[0], "expected": paths[1], "rule": "close",
+                       "reference": "cpu float64", "tolerance_class": "default"}]
+    answer = dict(type="observed", case=message["case"], failure=failure, to_compare=to_compare,
+                  device_used="cpu" if actual else "", repro="import torch\n")
+    answer.update(more)
+    link.send(**answer)
+    if message["record_operators"]:
+        link.send(type="recorded", case=message["case"], operators={"aten::add.Tensor": 1})
+
+
+def failed(kind, operator=None, **more):
+    return dict(kind=kind, stage="execute", error_class="RuntimeError",
+                message=f"it failed as {kind}", operator=operator, traceback="Traceback", **more)
+
+
+def once(name):
+    """True the first time that it is asked in this test, whichever process asks."""
+    path = os.path.join(os.environ["FAKE_STATE"], name)
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+        return True
+    except FileExistsError:
+        return False
+
+
+def execute(link, message):
+    global POISONED
+    with open(os.path.join(os.environ["FAKE_STATE"], "executed"), "a") as file:
+        file.write(message["case"] + "\n")
+    if message["breadcrumb"]:
+        with open(message["breadcrumb"], "wb") as file:
+            file.write(b"aten::scatter_reduce.two".ljust(512, b"\0"))
+    entry = message["task"].get("entry", "pass").split(".")[0]
+    good = [1.0, 2.0, 3.0]
+    link.send(type="entered", stage="execute")
+    if POISONED:
+        observed(link, message, failure=failed("error", "aten::poisoned"))
+    elif entry == "pass":
+        observed(link, message, good)
+    elif entry == "sleepy":
+        time.sleep(float(os.environ.get("FAKE_SLEEP", "0.3")))
+        observed(link, message, good)
+    elif entry == "mismatch":
+        observed(link, message, [1.0, 2.0, 4.0])
+    elif entry == "nan":
+        observed(link, message, [1.0, float("nan"), 3.0])
+    elif entry == "flaky":
+        observed(link, message, [9.0, 9.0, 9.0] if once(message["case"].replace("/", "_")) else good)
+    elif entry == "elsewhere":
+        observed(link, message, good, device_used="meta")
+    elif entry in ("error", "unsupported", "oom", "infra", "host-limit"):
+        observed(link, message, failure=failed(entry, "aten::named" if entry != "error" else None))
+    elif entry == "skipped":
+        observed(link, message, failure=failed("skipped", skip_reason="dependency-missing"))
+    elif entry == "abort":
+        print("F1130 06:00:00.1 17 scatter.cc:154] Check failed: rank", file=sys.stderr, flush=True)
+        os.abort()
+    elif entry == "exit":
+        os._exit(3)
+    elif entry == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif entry == "hang":
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR1})
+        ctypes.PyDLL(None).pause()  # native, with the interpreter's lock held
+    elif entry == "grandchild":
+        pid = os.path.join(os.environ["FAKE_STATE"], "grandchild")
+        subprocess.Popen(["setsid", "sh", "-c", f"echo $$ > {pid}; exec sleep 600"])
+        while not os.path.exists(pid) or not os.path.getsize(pid):
+            time.sleep(0.01)
+        time.sleep(600)
+    elif entry == "leak":
+        subprocess.Popen(["sleep", "600"])
+        observed(link, message, failure=failed("error", "aten::leak"))
+    elif entry == "garbage":
+        link.socket.sendall(b"Traceback (most recent call last):\n")
+        time.sleep(600)
+    elif entry == "toolong":
+        link.socket.sendall(struct.pack("<I", 2**31) + b"x")
+        time.sleep(600)
+    elif entry == "notjson":
+        link.socket.sendall(struct.pack("<I", 3) + b"\xff{}")
+        time.sleep(600)
+    elif entry == "othercase":
+        observed(link, dict(message, case="operators/opinfo:other#0/float32.eager.forward"), good)
+        time.sleep(600)
+    elif entry == "noisy":
+        block = b"x" * (1 << 20)
+        os.write(2, b"begin\n")
+        for _ in range(int(os.environ.get("FAKE_MIB", "200"))):
+            os.write(2, block)
+        os.write(2, b"\xff\0 end\n")
+        observed(link, message, good)
+    elif entry == "poison":
+        POISONED = True
+        observed(link, message, failure=failed("error", "aten::poison"))
+    elif entry == "breaks":
+        open(os.environ["FAKE_BROKEN"], "w").close()
+        os.abort()
+    elif entry == "recordabort":
+        message = dict(message, record_operators=False)
+        observed(link, message, good)
+        os.abort()
+    elif entry == "teardown":
+        observed(link, message, good)
+        link.receive()
+        os.abort()
+    else:
+        raise SystemExit(f"no script for {entry}")
+
+
+if __name__ == "__main__":
+    fork_server(Link(sys.argv[sys.argv.index("--link") + 1]))

@@ -1,0 +1,132 @@
+//! `kill -9` of the worker and of the runner, and polite signals: no finished result is lost or
+//! doubled.
+
+#![expect(clippy::unwrap_used, reason = "a test stops where its world is not as it must be")]
+
+use std::collections::HashMap;
+use std::process::Child;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use protocol::Outcome;
+use runner::worker::process::{descendants, is_running};
+
+use crate::harness::{Ended, World, wait_for};
+
+fn signal(child: &Child, signal: Signal) {
+    kill(Pid::from_raw(child.id().try_into().unwrap()), signal).unwrap();
+}
+
+fn sleepy(count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("sleepy.{n}")).collect()
+}
+
+fn spawn(world: &World, entries: &[String], more: &[&str]) -> Child {
+    let entries: Vec<&str> = entries.iter().map(String::as_str).collect();
+    world.start(&entries, more).env("FAKE_SLEEP", "0.1").spawn().unwrap()
+}
+
+fn wait_for_attempts(world: &World, count: usize) {
+    wait_for("attempts", || {
+        world.path("runs/r/journal.jsonl").exists() && world.attempts().len() >= count
+    });
+}
+
+#[test]
+fn a_killed_runner_leaves_no_process_and_resume_does_only_the_rest() {
+    let world = World::new();
+    let entries = sleepy(12);
+    let mut child = spawn(&world, &entries, &[]);
+    wait_for_attempts(&world, 4);
+    let family = descendants(child.id());
+    assert!(family.len() >= 2, "fork server and worker: {family:?}");
+    signal(&child, Signal::SIGKILL);
+    child.wait().unwrap();
+    wait_for("the family to end", || family.iter().all(|pid| !is_running(*pid)));
+    let finished = world.attempts();
+    let mut command = world.command(&["resume", "r"]);
+    let ended = Ended::of(command.env("FAKE_SLEEP", "0.01").output().unwrap());
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let attempts = world.attempts();
+    let mut count: HashMap<_, usize> = HashMap::new();
+    for attempt in &attempts {
+        *count.entry(attempt.case.clone()).or_default() += 1;
+    }
+    assert_eq!(count.len(), 12);
+    assert!(count.values().all(|times| *times == 1), "{count:?}");
+    assert_eq!(attempts[..finished.len()], finished[..], "what was finished is untouched");
+    let again = world.run(&["resume", "r"]);
+    assert_eq!(again.code, 0, "{}", again.stderr);
+    assert_eq!(world.attempts().len(), 12, "nothing is left to do");
+}
+
+#[test]
+fn a_killed_worker_costs_one_attempt_of_one_case() {
+    let world = World::new();
+    let child = spawn(&world, &sleepy(6), &[]);
+    wait_for_attempts(&world, 2);
+    let family = descendants(child.id());
+    let worker = family
+        .iter()
+        .find(|pid| {
+            // The fork server is the runner's child, the worker is the fork server's.
+            !std::fs::read_to_string(format!("/proc/{pid}/stat"))
+                .unwrap_or_default()
+                .contains(&format!(") S {} ", child.id()))
+        })
+        .copied()
+        .unwrap();
+    kill(Pid::from_raw(worker.try_into().unwrap()), Signal::SIGKILL).unwrap();
+    let ended = Ended::wait(child);
+    assert_eq!(ended.code, 1, "{}", ended.stderr);
+    let attempts = world.attempts();
+    let infra: Vec<_> = attempts.iter().filter(|a| a.outcome == Outcome::Infra).collect();
+    assert_eq!(infra.len(), 1, "{attempts:?}");
+    assert_eq!(attempts.iter().filter(|a| a.outcome == Outcome::Pass).count(), 6);
+    assert_eq!(attempts.len(), 7);
+}
+
+#[test]
+fn an_interrupt_finishes_what_is_in_flight_and_reports() {
+    for (name, by) in [("SIGINT", Signal::SIGINT), ("SIGTERM", Signal::SIGTERM)] {
+        let world = World::new();
+        let child = spawn(&world, &sleepy(30), &[]);
+        wait_for_attempts(&world, 2);
+        signal(&child, by);
+        let ended = Ended::wait(child);
+        assert_eq!(ended.code, 3, "{}", ended.stderr);
+        assert!(ended.stdout.contains(&format!("stopped by {name}")), "{}", ended.stdout);
+        assert!(ended.stdout.contains("runner resume r"), "{}", ended.stdout);
+        let attempts = world.attempts();
+        assert!(attempts.len() < 30 && attempts.iter().all(|a| a.outcome == Outcome::Pass));
+        let executed = world.executed();
+        assert_eq!(executed.len(), attempts.len(), "the one in flight was finished");
+    }
+}
+
+#[test]
+fn a_second_interrupt_abandons_a_hanging_case_without_blaming_it() {
+    let world = World::new();
+    let mut command = world.start(&["pass", "hang"], &["--execute-timeout=3600"]);
+    let child = command.spawn().unwrap();
+    wait_for("the hang", || world.executed().len() == 2);
+    signal(&child, Signal::SIGINT);
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    signal(&child, Signal::SIGINT);
+    let ended = Ended::wait(child);
+    assert_eq!(ended.code, 3, "{}", ended.stderr);
+    assert_eq!(world.attempts().len(), 1, "the abandoned case has no attempt");
+    assert!(ended.stdout.contains("1 cases were not run"), "{}", ended.stdout);
+}
+
+#[test]
+fn two_runners_cannot_write_to_one_run() {
+    let world = World::new();
+    let mut child = spawn(&world, &sleepy(30), &[]);
+    wait_for_attempts(&world, 1);
+    let second = world.run(&["resume", "r"]);
+    assert_eq!(second.code, 2, "{}", second.stderr);
+    assert!(second.stderr.contains("another runner is at work"), "{}", second.stderr);
+    signal(&child, Signal::SIGKILL);
+    child.wait().unwrap();
+}

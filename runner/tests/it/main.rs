@@ -1,0 +1,8 @@
+//! The program as a whole, against a scripted worker ([`fake_worker`](../fake_worker)): every test
+//! starts the real binary, so that what is tested is what is shipped.
+
+mod cli;
+mod delivery;
+mod dispatch;
+mod harness;
+mod kill;
