@@ -127,7 +127,7 @@ pub struct SweepChart {
     pub description: String,
 }
 
-const LEFT: f64 = 52.0;
+const LEFT: f64 = 70.0;
 const TOP: f64 = 12.0;
 const PLOT_HEIGHT: f64 = 150.0;
 const PLOT_WIDTH: f64 = 640.0;
@@ -240,8 +240,8 @@ fn describe(sweep: &[SweepPoint]) -> String {
     let inside = sweep.iter().filter(|p| p.inside).count();
     let graphs = sweep.iter().map(|p| p.graph_count).max().unwrap_or(0);
     format!(
-        "{passed} of {inside} sizes inside the bounds passed, {} outside were tried, \
-         {graphs} graphs compiled",
+        "{passed} of {inside} sizes inside the bounds passed; sizes tried outside: {}; graphs \
+         compiled: {graphs}",
         sweep.len() - inside
     )
 }
@@ -285,7 +285,7 @@ mod tests {
         assert!(chart.marks.iter().all(|mark| mark.y.is_finite() && mark.x < chart.width));
         assert_eq!(
             chart.description,
-            "1 of 1 sizes inside the bounds passed, 1 outside were tried, 1 graphs compiled"
+            "1 of 1 sizes inside the bounds passed; sizes tried outside: 1; graphs compiled: 1"
         );
         assert!(SweepChart::new(&[], &[]).is_none());
     }

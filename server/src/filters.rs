@@ -104,6 +104,38 @@ pub fn say_duration(duration: chrono::Duration) -> String {
     }
 }
 
+/// Four significant digits: `0.5213`, `1.2e-7`, `3.4e8`; `nan`, `inf` and `-inf` in words.
+#[must_use]
+pub fn say_figure(value: f64) -> String {
+    if !value.is_finite() {
+        return protocol::Number(value).to_string().to_lowercase();
+    }
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let size = value.abs();
+    if !(1e-3..1e6).contains(&size) {
+        let text = format!("{value:.3e}");
+        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        return format!("{}e{exponent}", trim_zeros(digits));
+    }
+    let decimals = (3.0 - size.log10().floor()).max(0.0) as usize;
+    trim_zeros(&format!("{value:.decimals$}")).to_owned()
+}
+
+/// Eight decimals, cut towards zero.
+#[must_use]
+pub fn say_likeness(value: f64) -> String {
+    if !value.is_finite() {
+        return say_figure(value);
+    }
+    trim_zeros(&format!("{:.8}", (value * 1e8).trunc() / 1e8)).to_owned()
+}
+
+fn trim_zeros(number: &str) -> &str {
+    if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
+}
+
 /// `17 KiB`, `1.4 GiB`.
 #[must_use]
 pub fn say_bytes(bytes: u64) -> String {
@@ -140,6 +172,30 @@ mod tests {
             [("0", "0"), ("999", "999"), ("1000", "1,000"), ("-1234567", "-1,234,567")]
         {
             assert_eq!(group_digits(number), text);
+        }
+    }
+
+    #[test]
+    fn figures_have_four_digits_and_only_one_is_one() {
+        for (value, text) in [
+            (0.0, "0"),
+            (-0.0, "0"),
+            (1.836_177, "1.836"),
+            (37.0, "37"),
+            (12_345.678, "12346"),
+            (1.2e-7, "1.2e-7"),
+            (4.0321e-7, "4.032e-7"),
+            (1.2e7, "1.2e7"),
+            (f64::INFINITY, "inf"),
+            (f64::NEG_INFINITY, "-inf"),
+            (f64::NAN, "nan"),
+        ] {
+            assert_eq!(say_figure(value), text);
+        }
+        for (value, text) in
+            [(1.0, "1"), (0.999_999_999_9, "0.99999999"), (0.98, "0.98"), (-0.5, "-0.5")]
+        {
+            assert_eq!(say_likeness(value), text);
         }
     }
 

@@ -47,12 +47,14 @@ pub async fn list_newest_runs(db: impl PgExecutor<'_>) -> sqlx::Result<Vec<Newes
 pub struct Change {
     /// Cases that both planned.
     pub common: i64,
-    /// Passed now, and not before.
+    /// Passed now, and failed before.
     pub gained: i64,
-    /// Passed before, and judged otherwise now.
+    /// Passed before, and failed now.
     pub lost: i64,
-    /// Passed before, and now missing, inconclusive or skipped.
-    pub no_longer_judged: i64,
+    /// Passed or failed before, and now missing, inconclusive or skipped.
+    pub no_longer_learnt: i64,
+    /// The other way round.
+    pub newly_learnt: i64,
     /// Planned now only.
     pub only_now: i64,
     /// Planned before only.
@@ -71,21 +73,23 @@ pub async fn compare_runs(
         Change,
         r#"
         WITH now AS (
-            SELECT v.case_id, v.verdict FROM case_verdicts v JOIN cases c ON c.id = v.case_id
+            SELECT v.case_id, v.verdict IN ('passed', 'fixed', 'unexpected pass') AS passed,
+                   v.verdict NOT IN ('missing', 'inconclusive', 'skipped') AS learnt
+            FROM case_verdicts v JOIN cases c ON c.id = v.case_id
             WHERE v.run_id = $1 AND c.suite = $3
         ), before AS (
-            SELECT v.case_id, v.verdict FROM case_verdicts v JOIN cases c ON c.id = v.case_id
+            SELECT v.case_id, v.verdict IN ('passed', 'fixed', 'unexpected pass') AS passed,
+                   v.verdict NOT IN ('missing', 'inconclusive', 'skipped') AS learnt
+            FROM case_verdicts v JOIN cases c ON c.id = v.case_id
             WHERE v.run_id = $2 AND c.suite = $3
         )
-        SELECT count(*) FILTER (WHERE n.verdict IS NOT NULL AND b.verdict IS NOT NULL) AS "common!",
-               count(*) FILTER (WHERE n.verdict IN ('passed', 'fixed', 'unexpected pass')
-                                AND b.verdict NOT IN ('passed', 'fixed', 'unexpected pass')) AS "gained!",
-               count(*) FILTER (WHERE b.verdict IN ('passed', 'fixed', 'unexpected pass') AND n.verdict NOT IN
-                   ('passed', 'fixed', 'unexpected pass', 'missing', 'inconclusive', 'skipped')) AS "lost!",
-               count(*) FILTER (WHERE b.verdict IN ('passed', 'fixed', 'unexpected pass') AND n.verdict IN
-                   ('missing', 'inconclusive', 'skipped')) AS "no_longer_judged!",
-               count(*) FILTER (WHERE b.verdict IS NULL) AS "only_now!",
-               count(*) FILTER (WHERE n.verdict IS NULL) AS "only_before!"
+        SELECT count(*) FILTER (WHERE n.passed IS NOT NULL AND b.passed IS NOT NULL) AS "common!",
+               count(*) FILTER (WHERE n.passed AND b.learnt AND NOT b.passed) AS "gained!",
+               count(*) FILTER (WHERE b.passed AND n.learnt AND NOT n.passed) AS "lost!",
+               count(*) FILTER (WHERE b.learnt AND NOT n.learnt) AS "no_longer_learnt!",
+               count(*) FILTER (WHERE n.learnt AND NOT b.learnt) AS "newly_learnt!",
+               count(*) FILTER (WHERE b.passed IS NULL) AS "only_now!",
+               count(*) FILTER (WHERE n.passed IS NULL) AS "only_before!"
         FROM now n FULL JOIN before b USING (case_id)
         "#,
         now,

@@ -169,10 +169,12 @@ pub async fn count_overload_variants(
 /// A subject that touches an operator.
 #[derive(Debug, Clone)]
 pub struct OperatorUser {
-    /// The suite.
-    pub suite: Word<Suite>,
+    /// Whether it is an entry of the operator suite; a model otherwise.
+    pub is_entry: bool,
     /// The subject without sample number or size.
     pub subject_base: String,
+    /// Suites in which it did.
+    pub suites: Vec<String>,
     /// Cases that touched it.
     pub cases: i64,
     /// Of those, that passed.
@@ -188,12 +190,13 @@ pub async fn list_operator_users(
     db: impl PgExecutor<'_>,
     run_ids: &[i64],
     suites: &[String],
-    operators: &[String],
+    operator: &str,
 ) -> sqlx::Result<Vec<OperatorUser>> {
     sqlx::query_as!(
         OperatorUser,
         r#"
-        SELECT suite AS "suite: Word<Suite>", subject_base, count(*) AS "cases!",
+        SELECT suite = 'operators' AS "is_entry!", subject_base,
+               array_agg(DISTINCT suite ORDER BY suite) AS "suites!", count(*) AS "cases!",
                count(*) FILTER (WHERE verdict IN ('passed', 'fixed', 'unexpected pass')) AS "passed!",
                count(*) FILTER (WHERE blamed AND verdict IN
                    ('failed', 'regressed', 'flaky', 'waived')) AS "blamed!",
@@ -206,15 +209,15 @@ pub async fn list_operator_users(
             JOIN operators o ON o.id = t.operator_id
             JOIN cases c ON c.id = t.case_id AND c.suite = w.suite
             JOIN case_verdicts v ON v.run_id = t.run_id AND v.case_id = t.case_id
-            WHERE o.operator = ANY ($3) OR o.overload = ANY ($3)
+            WHERE o.operator = $3 OR o.overload = $3
             GROUP BY c.suite, c.subject_base, c.id, v.verdict
         ) AS touched
-        GROUP BY suite, subject_base
-        ORDER BY 5 DESC, 6 DESC NULLS LAST, suite, subject_base
+        GROUP BY suite = 'operators', subject_base
+        ORDER BY 6 DESC, 7 DESC NULLS LAST, subject_base
         "#,
         run_ids,
         suites,
-        operators,
+        operator,
     )
     .fetch_all(db)
     .await

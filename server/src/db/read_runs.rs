@@ -344,7 +344,7 @@ pub async fn list_clusters(
         FROM case_verdicts v
         JOIN cases c ON c.id = v.case_id
         JOIN signatures s ON s.id = v.signature
-        WHERE v.run_id = $1
+        WHERE v.run_id = $1 AND v.verdict <> 'skipped'
         GROUP BY s.id
         ORDER BY count(*) DESC, s.id
         LIMIT $2

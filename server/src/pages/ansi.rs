@@ -16,8 +16,8 @@ pub struct Span {
 /// One line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// From 1.
-    pub number: usize,
+    /// From 1; nothing in a part whose beginning is not known.
+    pub number: Option<usize>,
     /// Its parts.
     pub spans: Vec<Span>,
     /// Whether it looks like the line that says what went wrong.
@@ -67,6 +67,12 @@ impl Style {
     }
 }
 
+/// The end of a log, whose line numbers are not known.
+#[must_use]
+pub fn lines_of_tail(log: &str) -> Vec<Line> {
+    lines(log).into_iter().map(|line| Line { number: None, ..line }).collect()
+}
+
 /// Cuts a log into lines and styles.
 #[must_use]
 pub fn lines(log: &str) -> Vec<Line> {
@@ -83,7 +89,7 @@ pub fn lines(log: &str) -> Vec<Line> {
             let spans = spans(line, &mut style);
             let is_hit = !found_hit && says_what_went_wrong(&spans);
             found_hit |= is_hit;
-            Line { number: place + 1, spans, is_hit }
+            Line { number: Some(place + 1), spans, is_hit }
         })
         .collect()
 }
@@ -179,8 +185,8 @@ mod tests {
     #[test]
     fn the_first_line_that_says_what_failed_is_found() {
         let parsed = lines("I1130 start\nF1130 scatter.cc:154] Check failed: x\nF1130 again\n");
-        let hits: Vec<usize> = parsed.iter().filter(|l| l.is_hit).map(|l| l.number).collect();
-        assert_eq!(hits, [2]);
+        let hits: Vec<_> = parsed.iter().filter(|l| l.is_hit).map(|l| l.number).collect();
+        assert_eq!(hits, [Some(2)]);
         assert!(lines("").is_empty());
     }
 }

@@ -89,7 +89,7 @@ async fn show(
         shell: Shell::new(Section::Runs),
         subject_href,
         cluster_href,
-        repro_command: format!("runner repro {} {}", run.key, shell_quote(&case.key)),
+        repro_command: format!("runner repro {} {}", run.key, view::shell_quote(&case.key)),
         repro,
         attempts,
         figure_heads: &FIGURE_HEADS,
@@ -120,34 +120,4 @@ fn history_rows(mut points: Vec<HistoryPoint>, run_key: &str, case_key: &str) ->
             }
         })
         .collect()
-}
-
-/// One word for a POSIX shell, whatever is in it.
-fn shell_quote(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_copied_command_executes_nothing_but_itself() {
-        for (text, quoted) in [
-            (
-                "tier1/timm:resnet18/float32.eager.forward",
-                "tier1/timm:resnet18/float32.eager.forward",
-            ),
-            ("operators/opinfo:add#0/x", "'operators/opinfo:add#0/x'"),
-            ("a'; rm -rf ~ #", r"'a'\''; rm -rf ~ #'"),
-            ("$(id)", "'$(id)'"),
-        ] {
-            assert_eq!(shell_quote(text), quoted);
-        }
-    }
 }

@@ -179,7 +179,7 @@ impl EvidenceView {
             notes: evidence.notes,
             traceback: evidence.traceback,
             log_head: ansi::lines(&evidence.log.head),
-            log_tail: ansi::lines(&evidence.log.tail),
+            log_tail: ansi::lines_of_tail(&evidence.log.tail),
             log_gap: match evidence.log.dropped_bytes {
                 0 => String::new(),
                 bytes => format!("{} were not kept", filters::say_bytes(bytes)),
@@ -277,8 +277,16 @@ fn tensor_rows(comparison: &Comparison) -> Vec<TensorRow> {
     comparison.tensors.iter().map(|tensor| TensorRow::new(comparison, tensor)).collect()
 }
 
+/// What is undefined is a dash, never a flattering number.
+const UNDEFINED: &str = "–";
+
 fn shown(number: Option<Number>) -> String {
-    number.map_or_else(|| "–".to_owned(), |number| number.to_string())
+    number.map_or_else(|| UNDEFINED.to_owned(), |number| filters::say_figure(number.0))
+}
+
+/// A likeness of at most 1, cut and not rounded: only 1 is `1`.
+fn likeness(number: Option<Number>) -> String {
+    number.map_or_else(|| UNDEFINED.to_owned(), |number| filters::say_likeness(number.0))
 }
 
 impl TensorRow {
@@ -316,13 +324,11 @@ fn cells(figures: &Figures) -> Vec<String> {
         figures.ulp_p99,
         figures.ulp_max,
         figures.rmse,
-        figures.pcc,
-        figures.cosine,
-        figures.top1_agreement,
     ]
     .into_iter()
     .map(shown)
     .collect();
+    cells.extend([figures.pcc, figures.cosine, figures.top1_agreement].into_iter().map(likeness));
     cells.push(figures.nonfinite_mismatched.to_string());
     cells
 }

@@ -13,7 +13,7 @@ use protocol::Suite;
 use sqlx::PgPool;
 
 use super::count::Count;
-use super::rows::{self, Counts, RunRow, STALE_AFTER_HOURS};
+use super::rows::{self, Counts, RunRow};
 use super::scope;
 use super::view::{self, Mark, Section, Shell};
 use crate::app::AppState;
@@ -182,7 +182,8 @@ async fn change_line(
         previous_href: view::run_href(&before.run_key),
         is_same: change.gained == 0
             && change.lost == 0
-            && change.no_longer_judged == 0
+            && change.no_longer_learnt == 0
+            && change.newly_learnt == 0
             && change.only_now == 0
             && change.only_before == 0,
         change,
@@ -191,13 +192,11 @@ async fn change_line(
 
 impl Figure {
     fn new(run: &RunView, count: Count, change: Option<ChangeLine>, now: DateTime<Utc>) -> Self {
-        // The runner's clock may be wrong; a figure is never younger than its arrival here.
-        let finished = run.finished_at.unwrap_or(run.started_at);
-        let measured_at = run.sealed_at.map_or(finished, |sealed| sealed.min(finished));
+        let measured_at = rows::measured_at(run);
         let age = now - measured_at;
         Self {
             href: view::run_href(&run.key),
-            is_stale: age > chrono::Duration::hours(STALE_AFTER_HOURS),
+            is_stale: rows::is_stale(run, now),
             age: filters::say_duration(age),
             measured_at,
             change,

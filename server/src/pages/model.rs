@@ -93,8 +93,8 @@ async fn show(
     if !read_operators::is_known_subject(pool, &name, &model_suites).await? {
         return Err(Error::no_such("model", name));
     }
-    let device = asked.device.as_deref();
-    let scope = scope::find(pool, device, asked.run.as_deref(), Suite::ALL).await?;
+    let pins = scope::Asked { device: asked.device.as_deref(), run: asked.run.as_deref() };
+    let scope = scope::find(pool, pins, Suite::ALL, &MODEL_SUITES, state.clock.now()).await?;
     let (ids, suites) = scope.only(|suite| suite != Suite::Operators);
     let filter = CaseFilter {
         subject_base: Some(name.clone()),

@@ -73,8 +73,8 @@ async fn show(
     Query(asked): Query<Parameters>,
 ) -> Result<ModelsPage> {
     let pool = state.db.pool();
-    let device = asked.device.as_deref();
-    let scope = scope::find(pool, device, asked.run.as_deref(), &MODEL_SUITES).await?;
+    let pins = scope::Asked { device: asked.device.as_deref(), run: asked.run.as_deref() };
+    let scope = scope::find(pool, pins, &MODEL_SUITES, &MODEL_SUITES, state.clock.now()).await?;
     let counts = read_operators::count_by_subject(pool, &scope.run_ids, &scope.suites).await?;
     let columns: Vec<Column> =
         counts.iter().map(Column::of).collect::<BTreeSet<_>>().into_iter().collect();

@@ -65,7 +65,7 @@ struct OperatorPage {
 struct UserRow {
     name: String,
     href: String,
-    suite: Suite,
+    suites: String,
     user: OperatorUser,
 }
 
@@ -96,8 +96,9 @@ async fn show(
     if entry.is_none() && !read_operators::is_known_operator(pool, &name).await? {
         return Err(Error::no_such("operator", name));
     }
-    let device = asked.device.as_deref();
-    let scope = scope::find(pool, device, asked.run.as_deref(), Suite::ALL).await?;
+    let pins = scope::Asked { device: asked.device.as_deref(), run: asked.run.as_deref() };
+    let deciding: &[Suite] = if entry.is_some() { &[Suite::Operators] } else { Suite::ALL };
+    let scope = scope::find(pool, pins, Suite::ALL, deciding, state.clock.now()).await?;
     match entry {
         Some(subject) => entry_page(pool, scope, name, &subject).await,
         None => overload_page(pool, scope, name).await,
@@ -121,8 +122,7 @@ async fn entry_page(
     let users = match &namesake {
         Some(operator) => {
             let (ids, suites) = scope.only(|suite| suite != Suite::Operators);
-            let names = [operator.clone()];
-            read_operators::list_operator_users(pool, &ids, &suites, &names).await?
+            read_operators::list_operator_users(pool, &ids, &suites, operator).await?
         }
         None => Vec::new(),
     };
@@ -159,8 +159,7 @@ async fn overload_page(pool: &PgPool, scope: Scope, name: String) -> Result<Oper
         let outcome = count.outcome.map(|word| word.0);
         matrix.entry(&count.overload, column).add(count.verdict.0, outcome, count.cases);
     }
-    let names = [name.clone()];
-    let users = read_operators::list_operator_users(pool, ids, suites, &names).await?;
+    let users = read_operators::list_operator_users(pool, ids, suites, &name).await?;
     let filter =
         CaseFilter { operator: Some(name.clone()), only_bad: true, ..CaseFilter::default() };
     let failing = read_runs::select_cases(pool, ids, suites, &filter, MOST_CASES, 0).await?;
@@ -225,7 +224,7 @@ impl OperatorPage {
         let (entries, models): (Vec<UserRow>, Vec<UserRow>) = users
             .into_iter()
             .map(|user| UserRow::new(user, &scope.pin))
-            .partition(|user| user.suite == Suite::Operators);
+            .partition(|row| row.user.is_entry);
         Self {
             shell: Shell::new(Section::Operators),
             name,
@@ -250,17 +249,13 @@ impl OperatorPage {
 
 impl UserRow {
     fn new(user: OperatorUser, pin: &str) -> Self {
-        let suite = user.suite.0;
-        let (name, href) = match suite {
-            Suite::Operators => {
-                let name = entry_name(&user.subject_base);
-                (name.to_owned(), view::operator_href(name, pin))
-            }
-            Suite::Tier1 | Suite::Tier2 | Suite::Dynamism => {
-                (user.subject_base.clone(), view::model_href(&user.subject_base, pin))
-            }
+        let name = entry_name(&user.subject_base);
+        let (name, href) = if user.is_entry {
+            (name.to_owned(), view::operator_href(name, pin))
+        } else {
+            (user.subject_base.clone(), view::model_href(&user.subject_base, pin))
         };
-        Self { name, href, suite, user }
+        Self { name, href, suites: user.suites.join(", "), user }
     }
 }
 

@@ -208,7 +208,8 @@ async fn show(
         }
     };
     let wanted: &[Suite] = if by_overload { Suite::ALL } else { &[Suite::Operators] };
-    let scope = scope::find(pool, asked.device.as_deref(), asked.run.as_deref(), wanted).await?;
+    let pins = scope::Asked { device: asked.device.as_deref(), run: asked.run.as_deref() };
+    let scope = scope::find(pool, pins, wanted, wanted, state.clock.now()).await?;
     if by_overload {
         let counts =
             read_operators::count_overloads(pool, &scope.run_ids, &scope.suites, None, None)

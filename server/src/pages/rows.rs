@@ -13,6 +13,20 @@ use crate::filters;
 /// A number older than this is shown grey, with the word `stale`.
 pub const STALE_AFTER_HOURS: i64 = 26;
 
+/// When a run's figures were measured. The runner's clock may be wrong; a figure is never younger
+/// than its arrival here.
+#[must_use]
+pub fn measured_at(run: &RunView) -> DateTime<Utc> {
+    let finished = run.finished_at.unwrap_or(run.started_at);
+    run.sealed_at.map_or(finished, |sealed| sealed.min(finished))
+}
+
+/// Whether a run's figures are too old to be believed as news.
+#[must_use]
+pub fn is_stale(run: &RunView, now: DateTime<Utc>) -> bool {
+    now - measured_at(run) > chrono::Duration::hours(STALE_AFTER_HOURS)
+}
+
 /// Counts per run and suite.
 #[derive(Debug, Default)]
 pub struct Counts(HashMap<i64, BTreeMap<Suite, Count>>);

@@ -4,9 +4,11 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use chrono::{DateTime, Utc};
 use protocol::Suite;
 use sqlx::PgPool;
 
+use super::rows;
 use super::view::{self, Choice};
 use crate::db::read_home::{self, NewestRun};
 use crate::db::read_runs::{self, RunFilter, RunView};
@@ -25,12 +27,27 @@ pub struct Scope {
     pub simulated: bool,
     /// Runs it looks at, newest first.
     pub runs: Vec<RunView>,
+    /// The same as lines.
+    pub lines: Vec<ScopeLine>,
     /// In parallel with `suites`.
     pub run_ids: Vec<i64>,
     /// In parallel with `run_ids`.
     pub suites: Vec<String>,
     /// Device profiles to choose from; the value is the address.
     pub profiles: Vec<Choice>,
+}
+
+/// A run that a page looks at.
+#[derive(Debug, Clone)]
+pub struct ScopeLine {
+    /// Its key.
+    pub key: String,
+    /// Its page.
+    pub href: String,
+    /// When it began.
+    pub started_at: DateTime<Utc>,
+    /// Whether it is too old to be believed as news.
+    pub is_stale: bool,
 }
 
 impl Scope {
@@ -73,21 +90,52 @@ pub fn preference(profile: &str) -> usize {
     order.iter().position(|name| *name == profile).unwrap_or(last)
 }
 
-/// Finds the runs for `?device=` or `?run=`; without either, for the most real device profile.
+/// What an address asks for.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// `?device=`
+    pub device: Option<&'a str>,
+    /// `?run=`
+    pub run: Option<&'a str>,
+}
+
+/// Finds the runs for `?device=` or `?run=`; without either, for the most real device profile
+/// that has a run of a `deciding` suite.
 pub async fn find(
     pool: &PgPool,
-    device: Option<&str>,
-    run: Option<&str>,
+    asked: Asked<'_>,
     wanted: &[Suite],
+    deciding: &[Suite],
+    now: DateTime<Utc>,
 ) -> Result<Scope> {
     let newest = read_home::list_newest_runs(pool).await?;
-    let mut scope = match run.filter(|key| !key.is_empty()) {
+    let mut scope = match asked.run.filter(|key| !key.is_empty()) {
         Some(key) => pinned(pool, key, wanted).await?,
-        None => of_profile(pool, &newest, device.filter(|name| !name.is_empty()), wanted).await?,
+        None => {
+            let decides = |run: &&NewestRun| deciding.contains(&run.suite.0);
+            let best = newest.iter().filter(decides).min_by_key(|r| preference(&r.device_profile));
+            let profile = asked.device.filter(|name| !name.is_empty());
+            match profile.or(best.map(|run| run.device_profile.as_str())) {
+                Some(profile) => of_profile(pool, &newest, profile, wanted).await?,
+                None => Scope::default(),
+            }
+        }
     };
+    scope.lines = scope.runs.iter().map(|run| ScopeLine::new(run, now)).collect();
     scope.profiles = choices(&newest, &scope);
     scope.simulated = scope.runs.iter().any(|run| run.simulated);
     Ok(scope)
+}
+
+impl ScopeLine {
+    fn new(run: &RunView, now: DateTime<Utc>) -> Self {
+        Self {
+            key: run.key.clone(),
+            href: view::run_href(&run.key),
+            started_at: run.started_at,
+            is_stale: rows::is_stale(run, now),
+        }
+    }
 }
 
 async fn pinned(pool: &PgPool, key: &str, wanted: &[Suite]) -> Result<Scope> {
@@ -110,14 +158,10 @@ async fn pinned(pool: &PgPool, key: &str, wanted: &[Suite]) -> Result<Scope> {
 async fn of_profile(
     pool: &PgPool,
     newest: &[NewestRun],
-    device: Option<&str>,
+    profile: &str,
     wanted: &[Suite],
 ) -> Result<Scope> {
     let of_wanted = |run: &&NewestRun| run.rank == 1 && wanted.contains(&run.suite.0);
-    let best = newest.iter().filter(of_wanted).min_by_key(|run| preference(&run.device_profile));
-    let Some(profile) = device.or(best.map(|run| run.device_profile.as_str())) else {
-        return Ok(Scope::default());
-    };
     let pairs: BTreeMap<&str, i64> = newest
         .iter()
         .filter(of_wanted)

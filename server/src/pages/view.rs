@@ -300,6 +300,17 @@ pub fn page_number(value: Option<&str>) -> Result<u64> {
     }
 }
 
+/// One word for a POSIX shell, whatever is in it.
+#[must_use]
+pub fn shell_quote(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -337,5 +348,20 @@ mod tests {
         assert_eq!((beyond.first, beyond.last), (0, 0));
         assert_eq!(beyond.previous.as_deref(), Some("/runs?page=2"));
         assert_eq!(beyond.next, None);
+    }
+
+    #[test]
+    fn a_copied_command_executes_nothing_but_itself() {
+        for (text, quoted) in [
+            (
+                "tier1/timm:resnet18/float32.eager.forward",
+                "tier1/timm:resnet18/float32.eager.forward",
+            ),
+            ("operators/opinfo:add#0/x", "'operators/opinfo:add#0/x'"),
+            ("a'; rm -rf ~ #", r"'a'\''; rm -rf ~ #'"),
+            ("$(id)", "'$(id)'"),
+        ] {
+            assert_eq!(shell_quote(text), quoted);
+        }
     }
 }
