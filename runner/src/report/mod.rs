@@ -1,6 +1,11 @@
 //! Readers of the event stream: one file per form of report.
 
+mod collected;
 pub mod console;
+pub mod html;
+pub mod json;
+pub mod junit;
+mod text;
 
 use crate::event::Event;
 

@@ -1,0 +1,378 @@
+//! `report.html`: the run for people, in one file that needs nothing else.
+//!
+//! No script and no outside address: the page forbids both to itself, whatever a model or a log may
+//! hold. Everything from a run is escaped by the template, which computes nothing; what it shows is
+//! made here.
+
+use std::path::PathBuf;
+
+use askama::Template;
+use protocol::evidence::TensorComparison;
+use protocol::{Evidence, Number, Outcome, Suite};
+
+use super::Consumer;
+use super::collected::{CaseRecord, Collected, Settled, Tally, rate_text, write_whole};
+use super::text::{duration_text, last_operator_text, log_text, plain};
+use crate::event::{Ending, Event};
+
+/// Most cases of one group that are shown in full.
+const MAX_DETAILED: usize = 300;
+/// Most cases in the table of all cases.
+const MAX_ROWS: usize = 20_000;
+/// Most tensors shown of one comparison, the wrong ones first.
+const MAX_TENSORS: usize = 20;
+/// Most cases named under an operator.
+const MAX_NAMED: usize = 200;
+
+/// Writes `report.html`.
+#[derive(Debug, Default)]
+pub struct HtmlReport {
+    collected: Collected,
+    path: Option<PathBuf>,
+}
+
+impl HtmlReport {
+    /// Writes into the directory of the run.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Writes somewhere else.
+    #[must_use]
+    pub fn at(path: PathBuf) -> Self {
+        Self { path: Some(path), ..Self::default() }
+    }
+}
+
+impl Consumer for HtmlReport {
+    fn event(&mut self, event: &Event) {
+        self.collected.event(event);
+    }
+
+    fn finish(&mut self) -> Result<(), std::io::Error> {
+        let Some(started) = &self.collected.started else { return Ok(()) };
+        let path = self.path.clone().unwrap_or_else(|| started.run_dir.join("report.html"));
+        let text = Page::of(&self.collected).render().map_err(std::io::Error::other)?;
+        write_whole(&path, text.as_bytes())
+    }
+}
+
+#[derive(Template)]
+#[template(path = "report.html")]
+struct Page {
+    run_key: String,
+    device: String,
+    simulated: bool,
+    /// How the run ended when it did not finish; empty otherwise.
+    unfinished: String,
+    facts: Vec<Fact>,
+    versions: Vec<Fact>,
+    suites: Vec<SuiteRow>,
+    unimplemented: Vec<OperatorRow>,
+    findings: Vec<String>,
+    groups: Vec<Group>,
+    words: Vec<WordCount>,
+    rows: Vec<CaseRow>,
+    hidden_rows: usize,
+}
+
+struct Fact {
+    name: String,
+    value: String,
+}
+
+struct SuiteRow {
+    name: &'static str,
+    planned: u64,
+    counts: Vec<WordCount>,
+    pass_rate: String,
+    completeness: String,
+}
+
+struct WordCount {
+    word: &'static str,
+    count: u64,
+}
+
+struct OperatorRow {
+    name: String,
+    count: usize,
+    cases: Vec<String>,
+}
+
+/// Cases with one result, in full.
+struct Group {
+    word: &'static str,
+    title: &'static str,
+    count: usize,
+    cases: Vec<CaseDetail>,
+}
+
+struct CaseDetail {
+    key: String,
+    message: String,
+    facts: Vec<Fact>,
+    tensors: Vec<TensorRow>,
+    hidden_tensors: usize,
+    notes: Vec<String>,
+    traceback: String,
+    log: String,
+    repro: String,
+}
+
+struct TensorRow {
+    held: bool,
+    name: String,
+    kind: String,
+    tolerance: String,
+    mismatched: String,
+    max_abs: String,
+    max_rel: String,
+    ulps: String,
+    rmse: String,
+    similarity: String,
+    worst: String,
+}
+
+struct CaseRow {
+    key: String,
+    word: &'static str,
+    attempts: usize,
+    seconds: String,
+    note: String,
+}
+
+/// Groups in the order of how much they matter, with their headings.
+const GROUPS: &[(&str, &str)] = &[
+    ("crash", "Crashes: the process ended; each cost one case"),
+    ("timeout", "Timeouts: a deadline outside the process ran out"),
+    ("oom", "Out of memory"),
+    ("mismatch", "Mismatches: computed, and not what was expected"),
+    ("flaky", "Flaky: attempts of one run differ"),
+    ("error", "Errors"),
+    ("unsupported", "Unsupported: the backend said so"),
+    ("fallback", "Fallback: computed somewhere else"),
+    ("infra", "Infrastructure: nothing was learnt about the backend"),
+    ("host-limit", "Host limit: this host cannot execute what a TPU could"),
+    ("skipped", "Skipped"),
+    ("missing", "Missing: planned and not run"),
+];
+
+impl Page {
+    fn of(collected: &Collected) -> Self {
+        let started = collected.started.as_ref().expect("checked by the caller");
+        let run = &started.run;
+        let cases: Vec<_> = collected.cases().collect();
+        let total = collected.tally(None);
+        let order = GROUPS.iter().map(|(word, _)| *word).chain(std::iter::once("pass"));
+        Self {
+            run_key: run.run_key.to_string(),
+            device: format!("{} ({})", run.device_profile, run.device_kind),
+            simulated: run.simulated,
+            unfinished: unfinished(collected),
+            facts: facts(collected, &total),
+            versions: run.versions.iter().map(|(name, value)| fact(name, value)).collect(),
+            suites: suites(collected),
+            unimplemented: operators(collected),
+            findings: collected.findings.iter().map(|finding| plain(finding)).collect(),
+            groups: GROUPS.iter().filter_map(|(w, title)| group(w, title, &cases, started)).collect(),
+            words: order.filter_map(|word| word_count(word, &total)).collect(),
+            rows: cases.iter().take(MAX_ROWS).map(row).collect(),
+            hidden_rows: cases.len().saturating_sub(MAX_ROWS),
+        }
+    }
+}
+
+fn fact(name: &str, value: &str) -> Fact {
+    Fact { name: name.to_owned(), value: plain(value) }
+}
+
+fn unfinished(collected: &Collected) -> String {
+    match collected.ended.as_ref().map(|ended| (&ended.ending, ended.not_run)) {
+        None => "The run has not ended: this is what was known when the report was made.".to_owned(),
+        Some((Ending::Finished, _)) => String::new(),
+        Some((Ending::Stopped { by }, left)) => {
+            format!("Stopped by {}: {left} cases were not run.", plain(by))
+        }
+        Some((Ending::Aborted { reason }, left)) => {
+            format!("Aborted: {}. {left} cases were not run.", plain(reason))
+        }
+    }
+}
+
+fn facts(collected: &Collected, total: &Tally) -> Vec<Fact> {
+    let started = collected.started.as_ref().expect("checked by the caller");
+    let run = &started.run;
+    let mut facts = vec![
+        fact("Pass rate", &rate_text(total.pass_rate())),
+        fact("Completeness", &rate_text(total.completeness())),
+        fact("Started", &run.started_at.format("%Y-%m-%d %H:%M:%S UTC").to_string()),
+    ];
+    if let Some(ended) = &collected.ended {
+        let taken = (ended.finished_at - run.started_at).as_seconds_f64();
+        facts.push(fact("Took", &duration_text(taken)));
+    }
+    facts.push(fact("Host", &run.host));
+    if let Some(reason) = &started.device_reason {
+        facts.push(fact("Device chosen because", reason));
+    }
+    facts.push(fact("Cases in the manifest", &started.manifest.cases.len().to_string()));
+    facts.push(fact("Manifest", &started.manifest.hash));
+    facts.extend(run.labels.iter().map(|(name, value)| fact(name, value)));
+    facts
+}
+
+fn suites(collected: &Collected) -> Vec<SuiteRow> {
+    let tallies = Suite::ALL.iter().map(|suite| (suite.as_str(), collected.tally(Some(*suite))));
+    tallies
+        .filter(|(_, tally)| tally.planned > 0)
+        .map(|(name, tally)| SuiteRow {
+            name,
+            planned: tally.planned,
+            counts: std::iter::once("pass")
+                .chain(GROUPS.iter().map(|(word, _)| *word))
+                .filter_map(|word| word_count(word, &tally))
+                .collect(),
+            pass_rate: rate_text(tally.pass_rate()),
+            completeness: rate_text(tally.completeness()),
+        })
+        .collect()
+}
+
+fn word_count(word: &'static str, tally: &Tally) -> Option<WordCount> {
+    let count = tally.counts.get(word).copied()?;
+    Some(WordCount { word, count })
+}
+
+fn operators(collected: &Collected) -> Vec<OperatorRow> {
+    let ranked = collected.unimplemented().into_iter();
+    ranked
+        .map(|(name, cases)| OperatorRow {
+            name,
+            count: cases.len(),
+            cases: cases.iter().take(MAX_NAMED).map(|case| case.to_string()).collect(),
+        })
+        .collect()
+}
+
+fn group(
+    word: &'static str,
+    title: &'static str,
+    cases: &[CaseRecord<'_>],
+    started: &crate::event::RunStarted,
+) -> Option<Group> {
+    let cases: Vec<_> = cases.iter().filter(|case| case.settled.word() == word).collect();
+    if cases.is_empty() {
+        return None;
+    }
+    let detail = |case: &&CaseRecord<'_>| detail(case, &started.repro_command);
+    let shown = cases.iter().take(MAX_DETAILED).map(detail).collect();
+    Some(Group { word, title, count: cases.len(), cases: shown })
+}
+
+fn detail(case: &CaseRecord<'_>, repro_command: &str) -> CaseDetail {
+    let mut detail = CaseDetail {
+        key: case.key.to_string(),
+        message: String::new(),
+        facts: Vec::new(),
+        tensors: Vec::new(),
+        hidden_tensors: 0,
+        notes: Vec::new(),
+        traceback: String::new(),
+        log: String::new(),
+        repro: String::new(),
+    };
+    let words: Vec<&str> = case.attempts.iter().map(|attempt| attempt.outcome.as_str()).collect();
+    if words.len() > 1 {
+        detail.facts.push(fact("Attempts", &words.join(", ")));
+    }
+    let Some(attempt) = case.telling() else { return detail };
+    let evidence = &attempt.evidence;
+    detail.message = plain(&attempt.message);
+    let mut push = |name: &str, value: &str| {
+        if !value.is_empty() {
+            detail.facts.push(fact(name, value));
+        }
+    };
+    push("Stage", attempt.stage.map_or("", |stage| stage.as_str()));
+    push("Class", &attempt.error_class);
+    push("Operator", attempt.operator.as_deref().unwrap_or_default());
+    push("Last operator entered", &last_operator_text(evidence));
+    push("Signal", &evidence.signal.map(|signal| signal.to_string()).unwrap_or_default());
+    push("Exit code", &evidence.exit_code.map(|code| code.to_string()).unwrap_or_default());
+    push("Skipped because", evidence.skip_reason.map_or("", |reason| reason.as_str()));
+    push("Device used", &evidence.device_used);
+    push("Reference", &evidence.reference);
+    push("Computed on the CPU", &evidence.fallback_operators.join(", "));
+    push("Substituted", &evidence.substitutions.join(", "));
+    push("Reproduce", &format!("{repro_command} '{}'", case.key));
+    comparisons(evidence, &mut detail);
+    detail.notes.extend(evidence.notes.iter().map(|note| plain(note)));
+    detail.traceback = plain(&evidence.traceback);
+    detail.log = log_text(&evidence.log);
+    detail.repro = plain(&evidence.repro);
+    detail
+}
+
+/// Rules, findings and figures, what is wrong first.
+fn comparisons(evidence: &Evidence, detail: &mut CaseDetail) {
+    let mut rows: Vec<(bool, TensorRow)> = Vec::new();
+    for comparison in &evidence.comparisons {
+        let label = if comparison.label.is_empty() { "" } else { &comparison.label };
+        if !comparison.held {
+            let rule = format!("{}, tolerances {}", comparison.rule, comparison.tolerance_id);
+            detail.facts.push(fact("Rule", format!("{rule} {label}").trim_end()));
+        }
+        let findings = comparison.findings.iter();
+        detail.notes.extend(findings.map(|finding| plain(format!("{label} {finding}").trim_start())));
+        rows.extend(comparison.tensors.iter().map(|t| (t.held, tensor_row(label, t))));
+    }
+    rows.sort_by_key(|(held, _)| *held);
+    detail.hidden_tensors = rows.len().saturating_sub(MAX_TENSORS);
+    detail.tensors = rows.into_iter().take(MAX_TENSORS).map(|(_, row)| row).collect();
+}
+
+fn tensor_row(label: &str, tensor: &TensorComparison) -> TensorRow {
+    let figures = &tensor.figures;
+    let text = |number: Option<Number>| number.map_or("–".to_owned(), |number| number.to_string());
+    let worst = figures.worst_index.as_ref().map_or(String::new(), |index| {
+        let (actual, expected) = (text(figures.worst_actual), text(figures.worst_expected));
+        format!("{index:?}: {actual}, expected {expected}")
+    });
+    TensorRow {
+        held: tensor.held,
+        name: plain(format!("{label} {}", tensor.path).trim_start()),
+        kind: format!("{} {:?}", tensor.dtype, tensor.shape),
+        tolerance: format!("rtol {:e}, atol {:e}", tensor.tolerance.rtol, tensor.tolerance.atol),
+        mismatched: format!("{} of {}", figures.mismatched, figures.elements),
+        max_abs: text(figures.max_abs_error),
+        max_rel: text(figures.max_rel_error),
+        ulps: format!(
+            "{} / {} / {}",
+            text(figures.ulp_p50),
+            text(figures.ulp_p99),
+            text(figures.ulp_max)
+        ),
+        rmse: text(figures.rmse),
+        similarity: format!("{} / {}", text(figures.pcc), text(figures.cosine)),
+        worst,
+    }
+}
+
+fn row(case: &CaseRecord<'_>) -> CaseRow {
+    let note = match (case.settled, case.telling()) {
+        (_, Some(attempt)) => plain(&attempt.message),
+        (Settled::Steady(Outcome::Pass), None) if case.is_vacuous() => {
+            "vacuous: nothing finite was compared".to_owned()
+        }
+        (Settled::Missing | Settled::Steady(_) | Settled::Flaky(_), None) => String::new(),
+    };
+    CaseRow {
+        key: case.key.to_string(),
+        word: case.settled.word(),
+        attempts: case.attempts.len(),
+        seconds: format!("{:.2}", case.seconds()),
+        note: note.chars().take(300).collect(),
+    }
+}

@@ -1,0 +1,98 @@
+//! Evidence in words, for the reports that people read.
+
+use protocol::Evidence;
+use protocol::evidence::LogExcerpt;
+
+/// Head and tail of a log, saying what is left out between them; without terminal colours.
+pub(super) fn log_text(log: &LogExcerpt) -> String {
+    let mut text = plain(&log.head);
+    if log.dropped_bytes > 0 {
+        text.push_str(&format!("\n[… {} bytes are not kept …]\n", log.dropped_bytes));
+    }
+    text.push_str(&plain(&log.tail));
+    text
+}
+
+/// `aten::index_reduce (a second execution stopped there)`, or nothing.
+pub(super) fn last_operator_text(evidence: &Evidence) -> String {
+    let Some(last) = &evidence.last_operator else { return String::new() };
+    let how = match last.source.as_str() {
+        "rerun" => "a second execution, one operator at a time, stopped there",
+        "message" => "the error names it",
+        other => other,
+    };
+    format!("{} ({how})", last.overload)
+}
+
+/// Text without escape sequences and control characters, which no viewer should interpret.
+pub(super) fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        if c == '\u{1b}' {
+            skip_escape(&mut rest);
+        } else if c == '\n' || c == '\t' || !c.is_control() {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// Skips what follows an escape character: `[` … letter, `]` … bell, or one character.
+fn skip_escape(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) {
+    match rest.next() {
+        Some('[') => {
+            for c in rest.by_ref() {
+                if ('\u{40}'..='\u{7e}').contains(&c) {
+                    break;
+                }
+            }
+        }
+        Some(']') => {
+            while let Some(c) = rest.next_if(|c| *c != '\n') {
+                if c == '\u{7}' {
+                    break;
+                }
+            }
+        }
+        Some(_) | None => {}
+    }
+}
+
+/// `0.25 s`, `3 min 20 s`, `2 h 5 min`.
+pub(super) fn duration_text(seconds: f64) -> String {
+    let whole = std::time::Duration::try_from_secs_f64(seconds).unwrap_or_default().as_secs();
+    match (whole / 3600, whole / 60 % 60, whole % 60) {
+        (0, 0, _) => format!("{seconds:.2} s"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminal_colours_and_controls_are_gone_and_text_stays() {
+        assert_eq!(plain("\u{1b}[31m<script>\u{1b}[0m\ta\r\nb\u{0}"), "<script>\ta\nb");
+        assert_eq!(plain("\u{1b}]0;title\u{7}x\u{1b}"), "x");
+        assert_eq!(plain("\u{1b}[31"), "");
+    }
+
+    #[test]
+    fn a_cut_log_says_how_much_is_missing() {
+        let log =
+            LogExcerpt { head: "begin".to_owned(), tail: "end".to_owned(), dropped_bytes: 9 };
+        assert_eq!(log_text(&log), "begin\n[… 9 bytes are not kept …]\nend");
+        assert_eq!(log_text(&LogExcerpt::default()), "");
+    }
+
+    #[test]
+    fn durations_have_the_unit_that_fits() {
+        assert_eq!(duration_text(0.25), "0.25 s");
+        assert_eq!(duration_text(200.4), "3 min 20 s");
+        assert_eq!(duration_text(7500.0), "2 h 5 min");
+        assert_eq!(duration_text(f64::NAN), "NaN s");
+    }
+}
