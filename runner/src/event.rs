@@ -143,12 +143,14 @@ impl Ending {
 }
 
 /// The outcome of a case over its attempts, for local summaries. (Judging against baselines and
-/// waivers is the server's.)
+/// waivers is the server's, which sums attempts up by the same rule.)
+///
+/// An inconclusive attempt (`infra`, `host-limit`, `skipped`) counts only where there is no other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CaseResult {
-    /// Every attempt observed this.
+    /// All conclusive attempts passed, or none did: then the worst outcome.
     Steady(Outcome),
-    /// Attempts differ; the worst is kept.
+    /// Some passed and some did not; the worst outcome.
     Flaky(Outcome),
 }
 
@@ -165,11 +167,19 @@ impl CaseResult {
     /// With one more attempt.
     #[must_use]
     pub fn and(self, outcome: Outcome) -> Self {
-        match self {
-            Self::Steady(first) if first == outcome => self,
-            Self::Steady(other) | Self::Flaky(other) => {
-                let worse = if outcome.severity() > other.severity() { outcome } else { other };
-                Self::Flaky(worse)
+        let (Self::Steady(before) | Self::Flaky(before)) = self;
+        let worse = if outcome.severity() > before.severity() { outcome } else { before };
+        match (before.is_conclusive(), outcome.is_conclusive()) {
+            (true, false) => self,
+            (false, true) => Self::Steady(outcome),
+            (false, false) => Self::Steady(worse),
+            (true, true) => {
+                let mixed = (before == Outcome::Pass) != (outcome == Outcome::Pass);
+                if mixed || matches!(self, Self::Flaky(_)) {
+                    Self::Flaky(worse)
+                } else {
+                    Self::Steady(worse)
+                }
             }
         }
     }
@@ -186,14 +196,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differing_attempts_are_flaky_and_keep_the_worst() {
-        use Outcome::{Crash, Mismatch, Pass};
-        assert_eq!(CaseResult::of([]), None);
-        assert_eq!(CaseResult::of([Pass]), Some(CaseResult::Steady(Pass)));
-        assert_eq!(CaseResult::of([Crash, Crash]), Some(CaseResult::Steady(Crash)));
-        assert_eq!(CaseResult::of([Mismatch, Pass]), Some(CaseResult::Flaky(Mismatch)));
-        assert_eq!(CaseResult::of([Pass, Mismatch, Crash]), Some(CaseResult::Flaky(Crash)));
-        assert!(CaseResult::of([Pass, Pass]).unwrap().is_pass());
+    fn attempts_sum_up_as_they_do_on_the_server_in_any_order() {
+        use Outcome::{Crash, HostLimit, Infra, Mismatch, Pass, Skipped};
+        for (outcomes, result) in [
+            (vec![], None),
+            (vec![Pass], Some(CaseResult::Steady(Pass))),
+            (vec![Crash, Crash], Some(CaseResult::Steady(Crash))),
+            (vec![Mismatch, Crash], Some(CaseResult::Steady(Crash))),
+            (vec![Mismatch, Pass], Some(CaseResult::Flaky(Mismatch))),
+            (vec![Pass, Mismatch, Crash], Some(CaseResult::Flaky(Crash))),
+            (vec![Infra, Pass], Some(CaseResult::Steady(Pass))),
+            (vec![Infra, Mismatch], Some(CaseResult::Steady(Mismatch))),
+            (vec![Infra, Mismatch, Pass], Some(CaseResult::Flaky(Mismatch))),
+            (vec![HostLimit, Infra], Some(CaseResult::Steady(Infra))),
+            (vec![Skipped], Some(CaseResult::Steady(Skipped))),
+        ] {
+            assert_eq!(CaseResult::of(outcomes.clone()), result, "{outcomes:?}");
+            assert_eq!(CaseResult::of(outcomes.iter().rev().copied()), result, "{outcomes:?}");
+        }
+        assert!(CaseResult::of([Infra, Pass]).unwrap().is_pass());
         assert!(!CaseResult::of([Crash, Pass]).unwrap().is_pass());
     }
 }

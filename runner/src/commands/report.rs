@@ -18,7 +18,7 @@ pub(super) fn execute(args: &ReportArgs) -> Result<Exit, Error> {
         return list(&runs_dir);
     }
     let run_dir = RunDir::find(&runs_dir, &args.run)?;
-    let mut consumers = consumers(&run_dir);
+    let mut consumers = consumers();
     for event in events(&run_dir)? {
         for consumer in &mut consumers {
             consumer.event(&event);

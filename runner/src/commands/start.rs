@@ -23,6 +23,9 @@ use crate::journal::Journal;
 use crate::plan::PlannedCase;
 use crate::report::Consumer;
 use crate::report::console::Console;
+use crate::report::html::HtmlReport;
+use crate::report::json::JsonSummary;
+use crate::report::junit::Junit;
 use crate::run_dir::{Plan, RunDir};
 use crate::slot::{Shared, SlotRunner};
 use crate::upload::{Delivery, RunState};
@@ -98,7 +101,7 @@ impl Start {
         let input = RunInput { cases, earlier: self.earlier, retries: settings.retries, started };
         let slots = self.ready.slots;
         let first = (self.ready.worker, self.ready.probed);
-        let sink = EventSink::new(journal, consumers(&self.run_dir));
+        let sink = EventSink::new(journal, consumers());
         let (outcome, sink) = dispatch::run(
             input,
             |reports| {
@@ -151,8 +154,14 @@ fn comparer() -> Comparer {
 }
 
 /// Everyone who reads the events of a run.
-pub(super) fn consumers(_run_dir: &RunDir) -> Vec<Box<dyn Consumer>> {
-    vec![Box::new(Console::new())]
+/// The console comes last, so that the reports it names are there.
+pub(super) fn consumers() -> Vec<Box<dyn Consumer>> {
+    vec![
+        Box::new(JsonSummary::new()),
+        Box::new(Junit::new()),
+        Box::new(HtmlReport::new()),
+        Box::new(Console::new()),
+    ]
 }
 
 /// Turns SIGINT and SIGTERM into requests.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use protocol::ingest_api::Attempt;
 use protocol::{CaseKey, Outcome, Suite};
 
-use crate::event::{Event, RunEnded, RunStarted};
+use crate::event::{CaseResult, Event, RunEnded, RunStarted};
 
 /// A run as far as it has been told.
 #[derive(Debug, Default)]
@@ -32,13 +32,12 @@ pub(super) struct AttemptRecord {
     pub(super) full: Option<Arc<Attempt>>,
 }
 
-/// What the attempts of one case amount to. It is the server's rule, so that a report and a page
-/// show the same numbers.
+/// What the attempts of one case amount to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Settled {
     /// No attempt.
     Missing,
-    /// Every conclusive attempt passed, or none passed: the worst outcome, conclusive before not.
+    /// All conclusive attempts passed, or none did: then the worst outcome.
     Steady(Outcome),
     /// Some passed and some did not: the worst outcome.
     Flaky(Outcome),
@@ -46,24 +45,10 @@ pub(super) enum Settled {
 
 impl Settled {
     fn of(outcomes: impl IntoIterator<Item = Outcome>) -> Self {
-        let worse = |old: Option<Outcome>, new: Outcome| {
-            Some(old.filter(|old| old.severity() >= new.severity()).unwrap_or(new))
-        };
-        let (mut passed, mut failure, mut inconclusive) = (false, None, None);
-        for outcome in outcomes {
-            if outcome == Outcome::Pass {
-                passed = true;
-            } else if outcome.is_conclusive() {
-                failure = worse(failure, outcome);
-            } else {
-                inconclusive = worse(inconclusive, outcome);
-            }
-        }
-        match (passed, failure, inconclusive) {
-            (true, Some(outcome), _) => Self::Flaky(outcome),
-            (true, None, _) => Self::Steady(Outcome::Pass),
-            (false, Some(outcome), _) | (false, None, Some(outcome)) => Self::Steady(outcome),
-            (false, None, None) => Self::Missing,
+        match CaseResult::of(outcomes) {
+            None => Self::Missing,
+            Some(CaseResult::Steady(outcome)) => Self::Steady(outcome),
+            Some(CaseResult::Flaky(outcome)) => Self::Flaky(outcome),
         }
     }
 
@@ -212,7 +197,10 @@ impl Collected {
                 continue;
             }
             let operator = case.telling().and_then(|attempt| attempt.operator.clone());
-            operators.entry(operator.unwrap_or_else(|| "not named".to_owned())).or_default().push(case.key);
+            operators
+                .entry(operator.unwrap_or_else(|| "not named".to_owned()))
+                .or_default()
+                .push(case.key);
         }
         let mut ranked: Vec<_> = operators.into_iter().collect();
         ranked.sort_by(|one, two| two.1.len().cmp(&one.1.len()).then_with(|| one.0.cmp(&two.0)));
@@ -242,23 +230,6 @@ pub(super) fn write_whole(path: &std::path::Path, bytes: &[u8]) -> Result<(), st
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn attempts_settle_as_they_do_on_the_server() {
-        use Outcome::{Crash, HostLimit, Infra, Mismatch, Pass, Skipped};
-        for (outcomes, settled) in [
-            (vec![], Settled::Missing),
-            (vec![Pass], Settled::Steady(Pass)),
-            (vec![Crash, Mismatch], Settled::Steady(Crash)),
-            (vec![Crash, Pass], Settled::Flaky(Crash)),
-            (vec![Infra, Pass], Settled::Steady(Pass)),
-            (vec![Infra, Mismatch], Settled::Steady(Mismatch)),
-            (vec![Infra, HostLimit], Settled::Steady(Infra)),
-            (vec![Skipped], Settled::Steady(Skipped)),
-        ] {
-            assert_eq!(Settled::of(outcomes.clone()), settled, "{outcomes:?}");
-        }
-    }
 
     #[test]
     fn rates_count_what_is_missing_and_leave_out_what_taught_nothing() {

@@ -168,7 +168,7 @@ impl Page {
         let order = GROUPS.iter().map(|(word, _)| *word).chain(std::iter::once("pass"));
         Self {
             run_key: run.run_key.to_string(),
-            device: format!("{} ({})", run.device_profile, run.device_kind),
+            device: plain(&format!("{} ({})", run.device_profile, run.device_kind)),
             simulated: run.simulated,
             unfinished: unfinished(collected),
             facts: facts(collected, &total),
@@ -176,7 +176,10 @@ impl Page {
             suites: suites(collected),
             unimplemented: operators(collected),
             findings: collected.findings.iter().map(|finding| plain(finding)).collect(),
-            groups: GROUPS.iter().filter_map(|(w, title)| group(w, title, &cases, started)).collect(),
+            groups: GROUPS
+                .iter()
+                .filter_map(|(w, title)| group(w, title, &cases, started))
+                .collect(),
             words: order.filter_map(|word| word_count(word, &total)).collect(),
             rows: cases.iter().take(MAX_ROWS).map(row).collect(),
             hidden_rows: cases.len().saturating_sub(MAX_ROWS),
@@ -185,12 +188,14 @@ impl Page {
 }
 
 fn fact(name: &str, value: &str) -> Fact {
-    Fact { name: name.to_owned(), value: plain(value) }
+    Fact { name: plain(name), value: plain(value) }
 }
 
 fn unfinished(collected: &Collected) -> String {
     match collected.ended.as_ref().map(|ended| (&ended.ending, ended.not_run)) {
-        None => "The run has not ended: this is what was known when the report was made.".to_owned(),
+        None => {
+            "The run has not ended: this is what was known when the report was made.".to_owned()
+        }
         Some((Ending::Finished, _)) => String::new(),
         Some((Ending::Stopped { by }, left)) => {
             format!("Stopped by {}: {left} cases were not run.", plain(by))
@@ -249,7 +254,7 @@ fn operators(collected: &Collected) -> Vec<OperatorRow> {
     let ranked = collected.unimplemented().into_iter();
     ranked
         .map(|(name, cases)| OperatorRow {
-            name,
+            name: plain(&name),
             count: cases.len(),
             cases: cases.iter().take(MAX_NAMED).map(|case| case.to_string()).collect(),
         })
@@ -325,7 +330,9 @@ fn comparisons(evidence: &Evidence, detail: &mut CaseDetail) {
             detail.facts.push(fact("Rule", format!("{rule} {label}").trim_end()));
         }
         let findings = comparison.findings.iter();
-        detail.notes.extend(findings.map(|finding| plain(format!("{label} {finding}").trim_start())));
+        detail
+            .notes
+            .extend(findings.map(|finding| plain(format!("{label} {finding}").trim_start())));
         rows.extend(comparison.tensors.iter().map(|t| (t.held, tensor_row(label, t))));
     }
     rows.sort_by_key(|(held, _)| *held);
@@ -335,7 +342,8 @@ fn comparisons(evidence: &Evidence, detail: &mut CaseDetail) {
 
 fn tensor_row(label: &str, tensor: &TensorComparison) -> TensorRow {
     let figures = &tensor.figures;
-    let text = |number: Option<Number>| number.map_or("–".to_owned(), |number| number.to_string());
+    let text =
+        |number: Option<Number>| number.map_or("–".to_owned(), |number| number.to_string());
     let worst = figures.worst_index.as_ref().map_or(String::new(), |index| {
         let (actual, expected) = (text(figures.worst_actual), text(figures.worst_expected));
         format!("{index:?}: {actual}, expected {expected}")

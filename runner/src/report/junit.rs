@@ -58,8 +58,7 @@ fn report(collected: &Collected) -> Report {
     let mut report = Report::new(format!("torchtpu-conformance {}", started.run.run_key));
     report.set_timestamp(started.run.started_at);
     for suite in Suite::ALL {
-        let cases: Vec<_> =
-            collected.cases().filter(|case| case.key.suite() == *suite).collect();
+        let cases: Vec<_> = collected.cases().filter(|case| case.key.suite() == *suite).collect();
         if cases.is_empty() {
             continue;
         }
@@ -91,10 +90,8 @@ fn properties(collected: &Collected) -> Vec<(String, String)> {
 }
 
 fn test_case(case: &CaseRecord<'_>) -> TestCase {
-    let mut junit = TestCase::new(
-        format!("{}/{}", case.key.subject(), case.key.variant()),
-        status(case),
-    );
+    let mut junit =
+        TestCase::new(format!("{}/{}", case.key.subject(), case.key.variant()), status(case));
     junit.set_classname(case.key.suite().as_str());
     junit.set_time(seconds(case.seconds()));
     if case.is_vacuous() {
@@ -190,7 +187,7 @@ fn description(attempt: &Attempt) -> String {
     line("reference", &evidence.reference);
     for comparison in &evidence.comparisons {
         for finding in &comparison.findings {
-            line("finding", &format!("{} {finding}", comparison.label).trim_start().to_owned());
+            line("finding", format!("{} {finding}", comparison.label).trim_start());
         }
     }
     line("traceback", &evidence.traceback);

@@ -82,8 +82,7 @@ mod tests {
 
     #[test]
     fn a_cut_log_says_how_much_is_missing() {
-        let log =
-            LogExcerpt { head: "begin".to_owned(), tail: "end".to_owned(), dropped_bytes: 9 };
+        let log = LogExcerpt { head: "begin".to_owned(), tail: "end".to_owned(), dropped_bytes: 9 };
         assert_eq!(log_text(&log), "begin\n[… 9 bytes are not kept …]\nend");
         assert_eq!(log_text(&LogExcerpt::default()), "");
     }
