@@ -20,6 +20,7 @@ use crate::args::Reads;
 use crate::clock::Clock;
 use crate::db::Db;
 use crate::error::{self, Error};
+use crate::gates::Gates;
 
 /// Longest time for one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -31,6 +32,8 @@ pub struct AppState {
     pub db: Db,
     /// The time.
     pub clock: Clock,
+    /// The gates, read at the start.
+    pub gates: Arc<Gates>,
     /// Settings that handlers look at.
     pub settings: Arc<Settings>,
     /// Room for requests that bring results.
@@ -51,9 +54,9 @@ pub struct Settings {
 impl AppState {
     /// Puts the parts together.
     #[must_use]
-    pub fn new(db: Db, clock: Clock, settings: Settings) -> Self {
+    pub fn new(db: Db, clock: Clock, gates: Gates, settings: Settings) -> Self {
         let ingest_room = Arc::new(Semaphore::new(settings.ingest_limit));
-        Self { db, clock, settings: Arc::new(settings), ingest_room }
+        Self { db, clock, gates: Arc::new(gates), settings: Arc::new(settings), ingest_room }
     }
 }
 

@@ -19,6 +19,7 @@ pub mod embedded;
 pub mod error;
 pub mod extract;
 pub mod filters;
+pub mod gates;
 pub mod ingest;
 pub mod judge;
 pub mod pages;

@@ -4,10 +4,18 @@ use axum::Router;
 
 use crate::app::AppState;
 
+pub mod gates;
 pub mod health;
 pub mod ingest;
+mod paging;
+pub mod runs;
+pub mod subjects;
 
 /// Every endpoint under `/api/v1`.
 pub fn router() -> Router<AppState> {
-    Router::new().merge(ingest::router())
+    Router::new()
+        .merge(ingest::router())
+        .merge(runs::router())
+        .merge(subjects::router())
+        .merge(gates::router())
 }

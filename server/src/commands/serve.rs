@@ -11,11 +11,13 @@ use crate::app::{self, AppState, Settings};
 use crate::args::ServeArgs;
 use crate::clock::Clock;
 use crate::embedded::Use;
+use crate::gates::Gates;
 use crate::tasks;
 use crate::trouble::OrTrouble as _;
 
 pub(super) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     // What can be wrong cheaply is looked at first.
+    let gates = Gates::load(args.gates.as_deref())?;
     let listener = tokio::net::TcpListener::bind(args.listen).await.or_trouble(
         format!("cannot listen on `{}`", args.listen),
         "another program may have the port; choose another one with `--listen`",
@@ -32,7 +34,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
         reads: args.reads,
         ingest_limit: args.ingest_limit,
     };
-    let state = AppState::new(opened.db.clone(), Clock::system(), settings);
+    let state = AppState::new(opened.db.clone(), Clock::system(), gates, settings);
     let silence = Duration::from_secs(u64::from(args.silence_hours) * 3600);
     let closing = tokio::spawn(tasks::close_runs::run(state.clone(), silence, stop.clone()));
     tracing::info!("serving on http://{address}");

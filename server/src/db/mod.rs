@@ -15,6 +15,8 @@ use crate::trouble::{OrTrouble as _, Trouble};
 pub mod attempts;
 pub mod audit;
 pub mod baselines;
+pub mod cases;
+pub mod gates;
 pub mod manifests;
 pub mod operators;
 pub mod read_cases;

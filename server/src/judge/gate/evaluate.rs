@@ -16,6 +16,9 @@ use crate::judge::waiver::{Subject, Waiver, find_leave};
 /// Most blocking cases listed with one check; the total is always given.
 const MAX_BLOCKING: usize = 50;
 
+/// The candidate that stands for each suite's newest run.
+pub const LATEST: &str = "latest";
+
 /// A run that a rule is asked about.
 #[derive(Debug, Clone)]
 pub struct Candidate {
@@ -116,7 +119,7 @@ pub fn evaluate(
         .rules
         .iter()
         .zip(inputs)
-        .map(|(rule, input)| evaluate_rule(rule, device, input, waivers, now))
+        .map(|(rule, input)| evaluate_rule(rule, candidate, device, input, waivers, now))
         .collect();
     GateAnswer {
         gate: gate.name.clone(),
@@ -130,6 +133,7 @@ pub fn evaluate(
 
 fn evaluate_rule(
     rule: &Rule,
+    asked_for: &str,
     device: Option<&str>,
     input: &RuleInput,
     waivers: &[Waiver],
@@ -143,7 +147,7 @@ fn evaluate_rule(
         tally.move_case(facts.verdict, verdict);
         judged.push((facts, verdict));
     }
-    let facts = Facts { rule, input, tally: &tally, judged: &judged, now };
+    let facts = Facts { rule, asked_for, input, tally: &tally, judged: &judged, now };
     let mut checks = vec![facts.check_run()];
     // Without a run that counts there is nothing to check, and every figure would mislead.
     if checks[0].answer == Answer::Open {
@@ -170,6 +174,7 @@ fn evaluate_rule(
 /// What the checks of one rule look at.
 struct Facts<'a> {
     rule: &'a Rule,
+    asked_for: &'a str,
     input: &'a RuleInput,
     tally: &'a Tally,
     judged: &'a [(&'a CaseFacts, Verdict)],
@@ -182,7 +187,11 @@ impl Facts<'_> {
         let unknown = |reason, text| answer(CheckName::Run, Answer::Incomplete, reason, text);
         let Some(run) = &self.input.candidate else {
             let device = self.rule.device.as_deref().unwrap_or("a device that is not simulated");
-            let text = format!("there is no sealed run of suite `{suite}` on {device}");
+            let text = if self.asked_for == LATEST {
+                format!("there is no run of suite `{suite}` on {device}")
+            } else {
+                format!("run `{}` is not stored", self.asked_for)
+            };
             return unknown(Reason::NoData, text);
         };
         let named = self.rule.device.as_deref() == Some(run.device_profile.as_str());
@@ -319,7 +328,8 @@ impl Facts<'_> {
     }
 }
 
-/// Bad, and not waived.
+/// Did not pass, waived or not: a waiver lets a failure through `new_fail_max`, and does not make
+/// it a pass.
 const fn is_bad(verdict: Verdict) -> bool {
     match verdict {
         Verdict::Failed | Verdict::Regressed | Verdict::Flaky | Verdict::Waived => true,

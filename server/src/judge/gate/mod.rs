@@ -10,5 +10,5 @@ mod evaluate;
 mod file;
 
 pub use answer::{Answer, Blocking, CheckAnswer, CheckName, GateAnswer, Reason, RuleAnswer};
-pub use evaluate::{Candidate, CaseFacts, Pinned, RuleInput, evaluate, rejudge};
+pub use evaluate::{Candidate, CaseFacts, LATEST, Pinned, RuleInput, evaluate, rejudge};
 pub use file::{GateFile, GateFileError, Rule};

@@ -1,0 +1,14 @@
+//! The server as a whole, against a real PostgreSQL: `server with-database -- cargo test -p
+//! server` gives it one.
+
+#![expect(clippy::unwrap_used, reason = "a test may, and so may what only tests use")]
+
+mod builders;
+mod harness;
+
+mod access;
+mod gate;
+mod ingest;
+mod judgement;
+mod lost;
+mod reading;
