@@ -1,5 +1,6 @@
 //! Every setting, once: flag, environment variable, default, and the help text.
 
+use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -172,6 +173,12 @@ impl DatabaseArgs {
 #[must_use]
 pub fn search_path() -> Vec<PathBuf> {
     std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default()
+}
+
+/// Whether log lines may be coloured: on a terminal, unless `NO_COLOR` is set.
+#[must_use]
+pub fn colour() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }
 
 /// Where a user's data goes, by the XDG rules.

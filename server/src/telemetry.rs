@@ -11,7 +11,7 @@ pub fn start(format: LogFormat, quiet: bool) {
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // A second call can only come from a test; the first subscriber then stays.
     let _ = match format {
-        LogFormat::Text => builder.with_target(false).try_init(),
+        LogFormat::Text => builder.with_target(false).with_ansi(crate::args::colour()).try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };
 }

