@@ -60,6 +60,9 @@ impl std::fmt::Display for DeviceChoice {
 const PLUGIN_FILE: &str = "pjrt_c_api_cpu_plugin.so";
 /// Package that holds it.
 const PLUGIN_PACKAGE: &str = "lammps_jax_pjrt_cpu";
+/// Older than what the plugin has: TorchTPU then refuses `chlo.scan` with an exception, where
+/// XLA:CPU would abort the process; see docs/decisions/0005.
+const SIM_STABLEHLO: &str = "1.13.7";
 /// Google's number among PCI vendors.
 const TPU_PCI_VENDOR: &str = "0x1ae0";
 /// What keeps XLA:CPU honest: without the first, minima and maxima drop NaN; without the second,
@@ -114,6 +117,7 @@ impl Profile {
                 set("TPU_SKIP_MDS_QUERY", "1".to_owned());
                 set("TF_CPP_MIN_LOG_LEVEL", "3".to_owned());
                 set("XLA_FLAGS", SIM_XLA_FLAGS.to_owned());
+                set("CONFORMANCE_SIM_STABLEHLO", SIM_STABLEHLO.to_owned());
             }
             Self::Tpu | Self::Cuda | Self::Cpu | Self::Faulty => {}
         }
