@@ -120,15 +120,20 @@ impl ModelEntry {
         format!("{}{}#{}", self.id(), revision.unwrap_or_default(), self.size)
     }
 
-    /// What the worker needs to build it.
+    /// What the worker needs to build it. The class of a hub model travels as the configuration's
+    /// own word for it, `architectures`.
     #[must_use]
     pub fn spec(&self) -> ModelSpec {
+        let mut overrides = self.overrides.clone();
+        if let (ModelSource::Hub, Some(class)) = (self.source, &self.class) {
+            overrides.insert("architectures".to_owned(), serde_json::json!([class]));
+        }
         ModelSpec {
             source: self.source.to_string(),
             id: self.name.clone(),
             revision: self.revision.clone(),
             size: self.size.to_string(),
-            overrides: self.overrides.clone(),
+            overrides,
             batch: self.batch,
             sequence: self.sequence,
         }

@@ -44,6 +44,7 @@ fn every_field_is_read() {
     assert_eq!((spec.source.as_str(), spec.id.as_str()), ("hub", "Qwen/Qwen3-0.6B"));
     assert_eq!((spec.size.as_str(), spec.batch, spec.sequence), ("full", 3, 32));
     assert_eq!(spec.overrides["rope"]["theta"], 1e4);
+    assert_eq!(spec.overrides["architectures"], serde_json::json!(["Qwen3ForCausalLM"]));
     assert_eq!(spec.overrides["list"], serde_json::json!([1, "a", true]));
     let dimension = &entry.dimensions()[0];
     assert_eq!((dimension.name.as_str(), dimension.min, dimension.max), ("sequence", 2, 64));

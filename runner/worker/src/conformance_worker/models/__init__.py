@@ -14,6 +14,7 @@ from conformance_worker.words import SkipReason
 
 SOURCES = {
     "transformers": "conformance_worker.models.from_transformers",
+    "hub": "conformance_worker.models.from_hub",
     "timm": "conformance_worker.models.from_timm",
     "torchvision": "conformance_worker.models.from_torchvision",
     "package": "conformance_worker.models.from_package",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -32,27 +33,37 @@ def build(spec: ModelSpec, seed: int) -> BuiltModel:
         )
     if spec.size != "tiny":
         config = config_class()
-        for name, value in spec.overrides.items():
-            setattr(config, name, value)
+        shrink.override(config, spec.overrides)
         return _instantiate(model_class, config, seed)
+    return tiny(model_class, config_class, spec.overrides, seed)
+
+
+def tiny(
+    model_class: Any, make: Callable[..., Any], overrides: dict[str, Any], seed: int
+) -> BuiltModel:
+    """Shrinks the configuration that `make` gives, by the first recipe that works."""
     return first_that_works(
         [
-            (recipe.name, functools.partial(_tiny, spec, model_class, config_class, recipe, seed))
+            (recipe.name, functools.partial(_tiny, model_class, make, overrides, recipe, seed))
             for recipe in shrink.RECIPES
         ]
     )
 
 
 def _tiny(
-    spec: ModelSpec, model_class: Any, config_class: Any, recipe: shrink.Recipe, seed: int
+    model_class: Any,
+    make: Callable[..., Any],
+    overrides: dict[str, Any],
+    recipe: shrink.Recipe,
+    seed: int,
 ) -> BuiltModel:
-    config = shrink.shrunk(config_class, recipe, spec.overrides)
+    config = shrink.shrunk(make, recipe, overrides)
     with torch.device("meta"):
         size = parameters(model_class(config))
     if size > MOST_PARAMETERS_TINY:
         raise UnbuildableError(f"{size} parameters are left after shrinking")
     # The first instance may have written derived values into its configuration.
-    config = shrink.shrunk(config_class, recipe, spec.overrides)
+    config = shrink.shrunk(make, recipe, overrides)
     return _instantiate(model_class, config, seed)
 
 

@@ -8,7 +8,7 @@ less for configurations whose values depend on each other. `RECIPES` gives the o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,9 +123,13 @@ _TOKEN_ID = re.compile(r"(token_id|token_index|_token_ids?|_idx|(eos|bos|pad)_to
 _SPECIAL = re.compile(r"(image|video|audio|img|vision|speech|boi|eoi|boa|eoa)")
 
 
-def shrunk(config_class: Any, recipe: Recipe, overrides: dict[str, Any]) -> Any:
-    """A small configuration; `overrides` are set last and always win."""
-    config = config_class()
+def shrunk(make: Callable[..., Any], recipe: Recipe, overrides: dict[str, Any]) -> Any:
+    """A small configuration; `overrides` are set last and always win.
+
+    `make` gives the full one, with the changes that it is called with: a configuration's class
+    is such a function.
+    """
+    config = make()
     old_layers = {id(part): _number(part, "num_hidden_layers") for part in _parts(config)}
     changed: dict[str, Any] = {}
     for part in _parts(config):
@@ -135,7 +139,7 @@ def shrunk(config_class: Any, recipe: Recipe, overrides: dict[str, Any]) -> Any:
             changed = changes
     if recipe.rebuild:
         plain = {k: v for k, v in changed.items() if not isinstance(v, (list, tuple))}
-        config = config_class(**plain)
+        config = make(**plain)
         for part in _parts(config):
             _shrink(part, recipe.level)
     for part in _parts(config):
@@ -143,9 +147,18 @@ def shrunk(config_class: Any, recipe: Recipe, overrides: dict[str, Any]) -> Any:
             _fill(part)
         _fit_rotary_sections(part)
     _clamp_token_ids(config)
-    for name, value in overrides.items():
-        setattr(config, name, value)
+    override(config, overrides)
     return config
+
+
+def override(config: Any, values: dict[str, Any]) -> None:
+    """Sets values; a table for a part that is a configuration itself goes into that part."""
+    for name, value in values.items():
+        part = getattr(config, name, None) if isinstance(value, dict) else None
+        if _is_config(part):
+            override(part, value)
+        else:
+            setattr(config, name, value)
 
 
 def _is_config(value: Any) -> bool:
