@@ -40,9 +40,11 @@ const OLDEST: (u32, u32) = (3, 11);
 /// What an environment is.
 #[derive(Debug, Clone, Deserialize)]
 pub struct PythonEnvironment {
-    /// The program that was asked.
+    /// The program that was asked, as it was named.
     #[serde(skip)]
     pub python: PathBuf,
+    /// The program itself: a name on `PATH` may be a script that looks for one.
+    pub executable: PathBuf,
     /// Major, minor, micro.
     pub version: (u32, u32, u32),
     /// Folder of each module that is there.
@@ -70,6 +72,9 @@ impl PythonEnvironment {
         let mut environment: Self = serde_json::from_slice(&output.stdout)
             .map_err(|_| wrong(format!("`{}` does not answer like a Python", python.display())))?;
         environment.python = python.to_owned();
+        if !environment.executable.is_absolute() {
+            environment.executable = python.to_owned();
+        }
         let (major, minor, _) = environment.version;
         if (major, minor) < OLDEST {
             let found = format!("{major}.{minor}");

@@ -33,19 +33,33 @@ pub(super) async fn execute(args: &GateArgs) -> Result<Exit, Error> {
     Ok(exit)
 }
 
-/// The answer and every rule with what it found.
+/// Blocking cases shown per check; the gate's page has all of them.
+const SHOWN: usize = 3;
+
+/// The answer, every rule, and of each check that does not hold why, with its first cases.
 fn describe(name: &str, answer: &Value) -> String {
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mut text = format!("gate {name}: {}\n", word(&answer["answer"]));
-    for rule in answer["rules"].as_array().into_iter().flatten() {
-        let detail = ["detail", "message", "found"].iter().find_map(|key| rule[*key].as_str());
-        let name = ["name", "rule", "id"].iter().find_map(|key| rule[*key].as_str());
-        text.push_str(&format!(
-            "  {:<10} {}  {}\n",
-            word(&rule["answer"]),
-            name.unwrap_or_default(),
-            detail.unwrap_or_default()
-        ));
+    for rule in list(&answer["rules"]) {
+        let run = rule["run"].as_str().unwrap_or("no run");
+        let simulated = if rule["simulated"] == true { ", simulated" } else { "" };
+        let (answer, name) = (word(&rule["answer"]), word(&rule["name"]));
+        text.push_str(&format!("  {answer:<10} {name} ({run}{simulated})\n"));
+        for check in list(&rule["checks"]).iter().filter(|check| check["answer"] != "open") {
+            text.push_str(&format!(
+                "    {:<10} {}\n",
+                word(&check["answer"]),
+                word(&check["text"])
+            ));
+            for case in list(&check["blocking"]).iter().take(SHOWN) {
+                text.push_str(&format!(
+                    "      {}: {}\n",
+                    word(&case["case"]),
+                    word(&case["verdict"])
+                ));
+            }
+        }
     }
     text
 }

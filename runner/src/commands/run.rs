@@ -60,7 +60,7 @@ pub(super) async fn execute(args: &RunArgs) -> Result<Exit, Error> {
         address_space_mib: execution.address_space_mib,
         seed: args.plan.seed,
         shard: args.plan.shard,
-        python: tools.environment.python.clone(),
+        python: tools.environment.executable.clone(),
         push,
     };
     let plan = Plan { settings, cases };

@@ -46,7 +46,7 @@ impl Tools {
     /// How the fork server of a profile is started.
     pub(super) fn launch(&self, profile: Profile, logs: LogFolder) -> Launch {
         Launch {
-            python: self.environment.python.clone(),
+            python: self.environment.executable.clone(),
             package: self.package.clone(),
             profile: profile.to_string(),
             environment: profile.environment(&self.environment, Some(&self.sim_wrapper)),

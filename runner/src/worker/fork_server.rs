@@ -383,8 +383,10 @@ async fn listen(
             Err(ReceiveError::Closed | ReceiveError::Garbage(_)) => break,
         }
     }
-    // A fork server that talks rubbish or has closed its link is of no use: its workers go too.
-    if let Some(pid) = child.id() {
+    // It has closed its link, mostly because it is leaving. One that stays, or that talked rubbish,
+    // is of no use: it is ended, and its workers with it.
+    let left = tokio::time::timeout(Duration::from_secs(2), child.wait()).await.is_ok();
+    if !left && let Some(pid) = child.id() {
         process::end_tree(pid, false).await;
     }
     let _ = child.wait().await;

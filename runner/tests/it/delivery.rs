@@ -211,11 +211,17 @@ fn a_server_that_has_fewer_results_gets_all_of_them_again() {
 fn the_gates_answer_is_an_exit_code() {
     for (answer, code) in [("open", 0), ("closed", 1), ("incomplete", 5)] {
         let world = World::new();
-        let body = format!(r#"{{"answer":"{answer}","rules":[]}}"#);
+        let check = r#"{"answer":"closed","text":"2 failed, at most 0","blocking":[{"case":"c","verdict":"failed"}]}"#;
+        let rule = format!(r#"{{"name":"tier1","answer":"closed","run":"r","checks":[{check}]}}"#);
+        let body = format!(r#"{{"answer":"{answer}","rules":[{rule}]}}"#);
         let server = Server::start(move |_| (200, "", body.clone()));
         let ended = world.run(&["gate", "demo", "--server", &server.address]);
         assert_eq!(ended.code, code, "{}", ended.stderr);
-        assert!(ended.stdout.contains(&format!("gate demo: {answer}")), "{}", ended.stdout);
+        let told = format!(
+            "gate demo: {answer}\n  closed     tier1 (r)\n    closed     2 failed, at most 0\n      c: \
+             failed\n"
+        );
+        assert_eq!(ended.stdout, told);
         let line = &server.seen("")[0].line;
         assert_eq!(line, "GET /api/v1/gates/demo?candidate=latest HTTP/1.1");
     }
