@@ -124,7 +124,14 @@ fn install_uv(cache: &Path, folder: &Path, index: Option<&str>) -> Result<(), Er
     let with_pip = python_with_pip(&python, new.path())?;
     let target = new.path().join("uv");
     let mut command = Command::new(with_pip);
-    command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+    command.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--root-user-action=ignore",
+    ]);
     command.args(["--require-hashes", "--no-deps", "--target"]).arg(&target);
     command.arg("--requirement").arg(lock.path());
     if let Some(index) = index {
