@@ -1,6 +1,7 @@
 //! One case on one worker: hands it over, keeps its deadlines, captures its log, compares its
 //! outputs. Owns nothing of the run's state; whether to retry is the dispatcher's.
 
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,6 +25,8 @@ pub type Comparer = Arc<dyn Fn(&ToCompare) -> Result<Comparison, String> + Send 
 
 /// How often log and deadlines are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// Longest repro that is kept.
+const MAX_REPRO_BYTES: u64 = 64 * 1024;
 /// After how long in one stage a case is called slow.
 pub const SLOW_AFTER: Duration = Duration::from_secs(30);
 
@@ -62,6 +65,26 @@ pub struct Executed {
     pub worker_usable: bool,
     /// Findings that belong into the evidence.
     pub notes: Vec<String>,
+    /// Stand-alone Python that the worker left before it executed the case; for one that ended
+    /// the worker, nothing else says how to execute it.
+    pub repro: String,
+}
+
+impl Executed {
+    /// Of a case that was not handed to a worker.
+    #[must_use]
+    pub fn nothing() -> Self {
+        Self {
+            ending: None,
+            operators: None,
+            log: LogExcerpt::default(),
+            started_at: Utc::now(),
+            seconds: 0.0,
+            worker_usable: true,
+            notes: Vec::new(),
+            repro: String::new(),
+        }
+    }
 }
 
 /// Tells of a case that is slow: stage, and seconds since it was handed over.
@@ -143,15 +166,8 @@ impl Execution<'_> {
             self.await_decision(&case, &mut clock, &mut log, memory_kills).await
         };
         let seconds = clock.begun.elapsed().as_secs_f64();
-        let mut executed = Executed {
-            ending: None,
-            operators: None,
-            log: LogExcerpt::default(),
-            started_at,
-            seconds,
-            worker_usable: false,
-            notes: Vec::new(),
-        };
+        let mut executed =
+            Executed { started_at, seconds, worker_usable: false, ..Executed::nothing() };
         match decided {
             Decided::Abandoned => {
                 self.worker.kill(false).await;
@@ -300,6 +316,20 @@ impl Exchange {
     #[must_use]
     pub fn path(&self) -> String {
         self.folder.path().display().to_string()
+    }
+
+    /// The Python that a worker left beside the tensors; empty without.
+    #[must_use]
+    pub fn repro(&self) -> String {
+        let mut text = String::new();
+        if let Ok(file) = std::fs::File::open(self.folder.path().join("repro.py")) {
+            // What is not text, or longer than any script of ours, is no repro.
+            let read = file.take(MAX_REPRO_BYTES).read_to_string(&mut text);
+            if read.is_err() {
+                text.clear();
+            }
+        }
+        text
     }
 
     /// Where a breadcrumb is left, beside the tensors.

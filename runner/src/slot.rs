@@ -200,15 +200,17 @@ impl SlotRunner {
         executed: Option<Executed>,
     ) -> Report {
         let asked = self.asked(&assignment.case);
-        let (log, started_at, seconds, operators, usable, notes) = match executed {
-            Some(e) => (e.log, e.started_at, e.seconds, e.operators, e.worker_usable, e.notes),
-            None => (Default::default(), chrono::Utc::now(), 0.0, None, true, Vec::new()),
-        };
-        let log_text = format!("{}\n{}", log.head, log.tail);
+        let executed = executed.unwrap_or_else(Executed::nothing);
+        let (started_at, seconds) = (executed.started_at, executed.seconds);
+        let log_text = format!("{}\n{}", executed.log.head, executed.log.tail);
         let (mut judged, mut evidence) = judge(&asked, &ending, &log_text);
-        evidence.log = log;
-        evidence.operators = operators;
-        evidence.notes.extend(notes);
+        evidence.log = executed.log;
+        evidence.operators = executed.operators;
+        evidence.notes.extend(executed.notes);
+        if evidence.repro.is_empty() {
+            evidence.repro = executed.repro;
+        }
+        let usable = executed.worker_usable;
         let predecessor = self.current.as_ref().and_then(|c| c.last_case.clone());
         if let Some(note) = self.look_after_worker(&assignment, &judged, usable).await {
             let before = predecessor
@@ -366,7 +368,7 @@ impl SlotRunner {
         };
         let executed = execution.execute(request).await;
         let crumb = with_breadcrumb.then(|| read_breadcrumb(&exchange.breadcrumb())).flatten();
-        Some((executed, crumb))
+        Some((Executed { repro: exchange.repro(), ..executed }, crumb))
     }
 
     /// Makes sure that a worker is there whose device has just been seen to work.

@@ -26,6 +26,8 @@ pub struct LogCapture {
     head: Vec<u8>,
     /// Bytes of this case that were cut off the file.
     cut: u64,
+    /// The last of those, which are the tail unless more comes.
+    last_cut: Vec<u8>,
 }
 
 impl LogCapture {
@@ -34,7 +36,7 @@ impl LogCapture {
     pub fn begin(path: &Path) -> Self {
         let file = OpenOptions::new().read(true).write(true).open(path).ok();
         let begin = file.as_ref().and_then(|f| f.metadata().ok()).map_or(0, |m| m.len());
-        Self { file, begin, head: Vec::new(), cut: 0 }
+        Self { file, begin, head: Vec::new(), cut: 0, last_cut: Vec::new() }
     }
 
     /// Takes the head while it is there, and cuts the file when it has grown too far. Called now
@@ -42,12 +44,16 @@ impl LogCapture {
     pub fn look(&mut self) {
         self.fill_head();
         let Some(length) = self.length() else { return };
-        if length > CUT_AT_BYTES
-            && let Some(file) = &self.file
+        if length <= CUT_AT_BYTES {
+            return;
+        }
+        let tail = self.read(length - TAIL_BYTES, TAIL_BYTES);
+        if let Some(file) = &self.file
             && file.set_len(0).is_ok()
         {
             self.cut += length.saturating_sub(self.begin);
             self.begin = 0;
+            self.last_cut = tail;
         }
     }
 
@@ -62,7 +68,10 @@ impl LogCapture {
         // What the head already holds is not repeated in the tail.
         let unread = if self.cut == 0 { in_file.saturating_sub(head_length) } else { in_file };
         let tail_length = unread.min(TAIL_BYTES);
-        let tail = self.read(length - tail_length, tail_length);
+        let mut tail = std::mem::take(&mut self.last_cut);
+        tail.extend(self.read(length - tail_length, tail_length));
+        let surplus = tail.len().saturating_sub(TAIL_BYTES as usize);
+        tail.drain(..surplus);
         let dropped_bytes = total.saturating_sub(head_length + tail.len() as u64);
         LogExcerpt { head: text(&self.head), tail: text(&tail), dropped_bytes }
     }
@@ -153,5 +162,20 @@ mod tests {
         assert!(log.head.starts_with("begin") && log.tail.ends_with("end"));
         let kept = (log.head.len() + log.tail.len()) as u64;
         assert_eq!(kept + log.dropped_bytes, 5 + 64 * 1024 * 1024 + 3);
+    }
+
+    #[test]
+    fn what_was_written_just_before_a_cut_is_still_the_tail() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("worker.log");
+        append(&path, b"");
+        let mut capture = LogCapture::begin(&path);
+        append(&path, &vec![b'.'; 17 * 1024 * 1024]);
+        append(&path, b"end");
+        capture.look();
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
+        let log = capture.finish();
+        assert!(log.tail.ends_with("end"));
+        assert_eq!(log.dropped_bytes, 17 * 1024 * 1024 + 3 - HEAD_BYTES - TAIL_BYTES);
     }
 }

@@ -78,7 +78,7 @@ fn a_killed_worker_costs_one_attempt_of_one_case() {
         .unwrap();
     kill(Pid::from_raw(worker.try_into().unwrap()), Signal::SIGKILL).unwrap();
     let ended = Ended::wait(child);
-    assert_eq!(ended.code, 1, "{}", ended.stderr);
+    assert_eq!(ended.code, 0, "nothing was learnt from it, and it passed then: {}", ended.stderr);
     let attempts = world.attempts();
     let infra: Vec<_> = attempts.iter().filter(|a| a.outcome == Outcome::Infra).collect();
     assert_eq!(infra.len(), 1, "{attempts:?}");

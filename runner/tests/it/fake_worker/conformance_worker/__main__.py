@@ -207,6 +207,8 @@ def execute(link, message):
     if message["breadcrumb"]:
         with open(message["breadcrumb"], "wb") as file:
             file.write(b"aten::scatter_reduce.two".ljust(512, b"\0"))
+    with open(os.path.join(message["exchange"], "repro.py"), "w") as file:
+        file.write("import torch  # left behind\n")
     entry = message["task"].get("entry", "pass").split(".")[0]
     good = [1.0, 2.0, 3.0]
     link.send(type="entered", stage="execute")
