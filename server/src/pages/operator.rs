@@ -132,7 +132,7 @@ async fn entry_page(
     let page = OperatorPage::new(scope, name, &matrix, overloads, users);
     Ok(OperatorPage {
         is_entry: true,
-        row_head: "form",
+        row_head: "Form",
         users_href: view::operator_href(namesake.as_deref().unwrap_or_default(), &page.scope.pin),
         users_of: namesake.unwrap_or_default(),
         failures: failing.into_iter().take(most).map(CaseRow::new).collect(),
@@ -166,7 +166,7 @@ async fn overload_page(pool: &PgPool, scope: Scope, name: String) -> Result<Oper
     let users_of = name.clone();
     let page = OperatorPage::new(scope, name, &matrix, overloads, users);
     Ok(OperatorPage {
-        row_head: "overload",
+        row_head: "Overload",
         users_of,
         failures_total: failing.first().map_or(0, |case| case.total),
         failures: failing.iter().map(CaseRow::new).collect(),
