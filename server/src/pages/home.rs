@@ -21,6 +21,8 @@ use crate::db::read_home::{self, Blocker, Change, NewestRun};
 use crate::db::read_runs::{self, RunFilter, RunView};
 use crate::error::Result;
 use crate::filters;
+use crate::gates;
+use crate::judge::gate::LATEST;
 
 const LATEST_RUNS: i64 = 10;
 const TOP_BLOCKERS: i64 = 8;
@@ -35,8 +37,17 @@ pub fn router() -> Router<AppState> {
 struct HomePage {
     shell: Shell,
     public_url: String,
+    gates: Vec<GateLine>,
     devices: Vec<DeviceSection>,
     runs: Vec<RunRow>,
+}
+
+#[derive(Debug)]
+struct GateLine {
+    name: String,
+    href: String,
+    title: String,
+    answer: Mark,
 }
 
 #[derive(Debug)]
@@ -65,6 +76,8 @@ struct Figure {
     age: String,
     measured_at: DateTime<Utc>,
     change: Option<ChangeLine>,
+    /// Key and page of a newer run that is not sealed yet.
+    newer: Option<(String, String)>,
     regressed: u64,
     fixed: u64,
 }
@@ -107,9 +120,12 @@ async fn show(State(state): State<AppState>) -> Result<HomePage> {
     let now = state.clock.now();
     let newest = read_home::list_newest_runs(pool).await?;
     let latest = read_runs::select_runs(pool, &RunFilter::default(), LATEST_RUNS, 0).await?;
+    let open = RunFilter { state: Some("running".to_owned()), ..RunFilter::default() };
+    let open = read_runs::select_runs(pool, &open, i64::MAX, 0).await?;
     let mut ids: Vec<i64> = newest.iter().map(|run| run.run_id).collect();
     let filter = RunFilter { ids: Some(ids.clone()), ..RunFilter::default() };
-    let heads = read_runs::select_runs(pool, &filter, i64::MAX, 0).await?;
+    let mut heads = read_runs::select_runs(pool, &filter, i64::MAX, 0).await?;
+    heads.extend(open);
     ids.extend(latest.iter().map(|run| run.id));
     let counts = Counts::new(&read_runs::list_tallies(pool, &ids).await?);
 
@@ -125,9 +141,37 @@ async fn show(State(state): State<AppState>) -> Result<HomePage> {
     Ok(HomePage {
         shell: Shell::new(Section::Home),
         public_url: state.settings.public_url.clone(),
+        gates: gate_lines(&state).await?,
         devices,
         runs: latest.iter().map(|run| RunRow::new(run, &counts, now)).collect(),
     })
+}
+
+async fn gate_lines(state: &AppState) -> Result<Vec<GateLine>> {
+    let mut lines = Vec::new();
+    for gate in state.gates.iter() {
+        let answer = gates::ask(state, &gate.name, LATEST, None).await?;
+        lines.push(GateLine {
+            name: gate.name.clone(),
+            href: format!("/gates/{}", view::encode(&gate.name)),
+            title: gate.title.clone(),
+            answer: Mark::of_answer(answer.answer.as_str()),
+        });
+    }
+    Ok(lines)
+}
+
+/// The newest run that began after this one, on the same device, with this suite, and is not
+/// sealed. It never takes the place of a sealed one, and is never kept quiet.
+fn find_newer(suite: Suite, run: &RunView, heads: &[RunView]) -> Option<(String, String)> {
+    let is_newer = |other: &&RunView| {
+        other.state != "sealed"
+            && other.device_profile == run.device_profile
+            && other.started_at > run.started_at
+            && other.suites.iter().any(|name| name == suite.as_str())
+    };
+    let newer = heads.iter().find(is_newer)?;
+    Some((newer.key.clone(), view::run_href(&newer.key)))
 }
 
 async fn device_section(
@@ -151,7 +195,9 @@ async fn device_section(
                 Some(before) => Some(change_line(pool, *suite, run.run_id, before).await?),
                 None => None,
             };
-            figure = Some(Figure::new(head, counts.of(run.run_id, *suite), change, now));
+            let count = counts.of(run.run_id, *suite);
+            let newer = find_newer(*suite, head, heads);
+            figure = Some(Figure { newer, ..Figure::new(head, count, change, now) });
             simulated |= head.simulated;
             run_ids.push(run.run_id);
             suites.push(suite.to_string());
@@ -200,6 +246,7 @@ impl Figure {
             age: filters::say_duration(age),
             measured_at,
             change,
+            newer: None,
             regressed: count.of(protocol::Verdict::Regressed),
             fixed: count.of(protocol::Verdict::Fixed),
             count,

@@ -14,6 +14,7 @@ pub mod case;
 pub mod count;
 pub mod error;
 pub mod evidence;
+pub mod gates;
 pub mod home;
 pub mod model;
 pub mod models;
@@ -37,4 +38,5 @@ pub fn router() -> Router<AppState> {
         .merge(operator::router())
         .merge(models::router())
         .merge(model::router())
+        .merge(gates::router())
 }

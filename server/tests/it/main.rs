@@ -5,6 +5,8 @@
 
 mod builders;
 mod harness;
+mod pages_dom;
+mod pages_world;
 
 mod access;
 mod gate;
@@ -13,4 +15,7 @@ mod ingest;
 mod judgement;
 mod lost;
 mod migrations;
+mod pages_numbers;
+mod pages_safety;
+mod pages_snapshots;
 mod reading;

@@ -56,20 +56,22 @@ impl Page {
 
     /// Values of an attribute over the elements that a selector finds.
     pub(crate) fn attributes(&self, css: &str, name: &str) -> Vec<String> {
-        let elements = self.document.select(&selector(css));
+        let css = selector(css);
+        let elements = self.document.select(&css);
         elements.filter_map(|element| element.attr(name).map(str::to_owned)).collect()
     }
 
     /// Cells of the table with this caption, line by line, heads left out.
     #[track_caller]
     pub(crate) fn table(&self, caption: &str) -> Vec<Vec<String>> {
-        let mut tables = self.document.select(&selector("table")).filter(|table| {
-            let mut captions = table.select(&selector("caption"));
+        let (all, caption_of) = (selector("table"), selector("caption"));
+        let mut tables = self.document.select(&all).filter(|table| {
+            let mut captions = table.select(&caption_of);
             captions.next().is_some_and(|found| text_of(found).starts_with(caption))
         });
-        let table = tables
-            .next()
-            .unwrap_or_else(|| panic!("no table `{caption}` on {}: {}", self.path, self.main_text()));
+        let table = tables.next().unwrap_or_else(|| {
+            panic!("no table `{caption}` on {}: {}", self.path, self.main_text())
+        });
         table
             .select(&selector("tbody tr, tfoot tr"))
             .map(|row| row.select(&selector("th, td")).map(text_of).collect())
@@ -104,9 +106,9 @@ impl Page {
                 found.push(format!("<{name}>"));
             }
             for (attribute, value) in element.value().attrs() {
-                let elsewhere = matches!(attribute, "href" | "src" | "action")
-                    && !(value.starts_with('/') && !value.starts_with("//"))
-                    && !value.starts_with(['#', '?']);
+                let leads = matches!(attribute, "href" | "src" | "action");
+                let stays = value.starts_with(['/', '#', '?']) && !value.starts_with("//");
+                let elsewhere = leads && !stays;
                 if attribute == "style" || attribute.starts_with("on") || elsewhere {
                     found.push(format!("<{name} {attribute}=\"{value}\">"));
                 }
@@ -141,10 +143,10 @@ impl Page {
         if ids.len() != before {
             found.push("an id stands twice".to_owned());
         }
-        let unlabelled = self
-            .document
-            .select(&selector("input:not([type=hidden]), select"))
-            .filter(|field| !field.ancestors().filter_map(ElementRef::wrap).any(|e| e.value().name() == "label"));
+        let fields = selector("input:not([type=hidden]), select");
+        let unlabelled = self.document.select(&fields).filter(|field| {
+            !field.ancestors().filter_map(ElementRef::wrap).any(|e| e.value().name() == "label")
+        });
         found.extend(unlabelled.map(|field| format!("no label: {}", field.html())));
         found
     }
@@ -173,8 +175,23 @@ fn write_blocks(element: ElementRef<'_>, lines: &mut String) {
         let class = child.attr("class").unwrap_or_default();
         let is_block = matches!(
             name,
-            "h1" | "h2" | "h3" | "p" | "div" | "section" | "article" | "tr" | "li" | "pre" | "form"
-                | "nav" | "dl" | "table" | "details" | "summary" | "figure" | "figcaption"
+            "h1" | "h2"
+                | "h3"
+                | "p"
+                | "div"
+                | "section"
+                | "article"
+                | "tr"
+                | "li"
+                | "pre"
+                | "form"
+                | "nav"
+                | "dl"
+                | "table"
+                | "details"
+                | "summary"
+                | "figure"
+                | "figcaption"
         ) || class.split(' ').any(|name| name == "line");
         if is_block && !lines.ends_with('\n') {
             lines.push('\n');

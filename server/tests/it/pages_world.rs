@@ -3,9 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::evidence::{
-    Figures, Graphs, LastOperator, LogExcerpt, SweepPoint, TensorComparison,
-};
+use protocol::evidence::{Figures, Graphs, LastOperator, LogExcerpt, SweepPoint, TensorComparison};
 use protocol::ingest_api::Attempt;
 use protocol::{Comparison, Number, Outcome, Stage, Suite, Tolerance};
 
@@ -70,10 +68,8 @@ fn unsupported(attempt: &mut Attempt) {
     attempt.message = "operator 'aten::_fft_r2c' is not implemented for TPU".to_owned();
     attempt.operator = Some("aten::_fft_r2c".to_owned());
     attempt.evidence.traceback = "Traceback (most recent call last):\n  boom".to_owned();
-    attempt.evidence.last_operator = Some(LastOperator {
-        overload: "aten::_fft_r2c".to_owned(),
-        source: "message".to_owned(),
-    });
+    attempt.evidence.last_operator =
+        Some(LastOperator { overload: "aten::_fft_r2c".to_owned(), source: "message".to_owned() });
 }
 
 fn crashed(attempt: &mut Attempt) {
@@ -93,7 +89,8 @@ fn crashed(attempt: &mut Attempt) {
         dropped_bytes: 2048,
     };
     evidence.repro = "import torch\nprint(1)\n".to_owned();
-    evidence.stage_seconds = BTreeMap::from([("build".to_owned(), 0.5), ("import".to_owned(), 2.0)]);
+    evidence.stage_seconds =
+        BTreeMap::from([("build".to_owned(), 0.5), ("import".to_owned(), 2.0)]);
 }
 
 fn mismatched(attempt: &mut Attempt) {
@@ -124,7 +121,8 @@ fn swept(attempt: &mut Attempt) {
         point(17, true, Outcome::Mismatch),
         point(65, false, Outcome::Pass),
     ];
-    evidence.comparisons = vec![comparison("sequence=2", 1e-7, 0), comparison("sequence=17", 0.5, 5)];
+    evidence.comparisons =
+        vec![comparison("sequence=2", 1e-7, 0), comparison("sequence=17", 0.5, 5)];
     dispatches(attempt, &[("aten::mm", 6)]);
 }
 
@@ -170,9 +168,11 @@ pub(crate) async fn fill(world: &World) {
         })
         .observes_with("whisper", Outcome::Unsupported, unsupported);
     world.finish_run(&tier1).await;
-    let dynamism = operators(DYNAMISM, "2026-11-30T04:00:00Z")
-        .of(Suite::Dynamism)
-        .observes_with("bert", Outcome::Mismatch, swept);
+    let dynamism = operators(DYNAMISM, "2026-11-30T04:00:00Z").of(Suite::Dynamism).observes_with(
+        "bert",
+        Outcome::Mismatch,
+        swept,
+    );
     world.finish_run(&dynamism).await;
     let hardware = run(HARDWARE).of(Suite::Tier1).started("2026-11-20T02:00:00Z");
     world.finish_run(&hardware.passes("bert")).await;

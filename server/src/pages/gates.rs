@@ -1,0 +1,195 @@
+//! The list of gates, each with its answer of now, and the page of one gate, rule by rule. The
+//! answer is the same one that `GET /api/v1/gates/{name}` gives.
+
+use askama::Template;
+use askama_web::WebTemplate;
+use axum::Router;
+use axum::extract::State;
+use axum::routing::get;
+use serde::Deserialize;
+
+use super::rows;
+use super::view::{self, Mark, Section, Shell};
+use crate::app::AppState;
+use crate::error::Result;
+use crate::extract::{Path, Query};
+use crate::filters;
+use crate::gates;
+use crate::judge::gate::{Blocking, CheckAnswer, GateAnswer, LATEST, RuleAnswer};
+
+/// The routes.
+pub fn router() -> Router<AppState> {
+    Router::new().route("/gates", get(list)).route("/gates/{name}", get(show))
+}
+
+#[derive(Debug, Deserialize)]
+struct Parameters {
+    candidate: Option<String>,
+    device: Option<String>,
+}
+
+#[derive(Debug, Template, WebTemplate)]
+#[template(path = "pages/gates.html")]
+struct GatesPage {
+    shell: Shell,
+    gates: Vec<GateRow>,
+}
+
+#[derive(Debug)]
+struct GateRow {
+    name: String,
+    href: String,
+    title: String,
+    answer: Mark,
+    /// Rules by their answer: name, address on the gate's page.
+    rules: Vec<(Mark, String)>,
+}
+
+#[derive(Debug, Template, WebTemplate)]
+#[template(path = "pages/gate.html")]
+struct GatePage {
+    shell: Shell,
+    name: String,
+    title: String,
+    answer: Mark,
+    candidate: String,
+    device: String,
+    rules_sha256: String,
+    command: String,
+    api_href: String,
+    rules: Vec<RuleSection>,
+}
+
+#[derive(Debug)]
+struct RuleSection {
+    name: String,
+    answer: Mark,
+    suite: &'static str,
+    device: String,
+    run: String,
+    run_href: String,
+    simulated: bool,
+    counts: Vec<(Mark, u64)>,
+    checks: Vec<CheckRow>,
+}
+
+#[derive(Debug)]
+struct CheckRow {
+    name: &'static str,
+    answer: Mark,
+    reason: &'static str,
+    text: String,
+    blocking: Vec<BlockingRow>,
+    blocking_total: u64,
+}
+
+#[derive(Debug)]
+struct BlockingRow {
+    case: String,
+    href: String,
+    verdict: Mark,
+    outcome: String,
+    message: String,
+}
+
+async fn list(State(state): State<AppState>) -> Result<GatesPage> {
+    let names: Vec<String> = state.gates.iter().map(|gate| gate.name.clone()).collect();
+    let mut rows = Vec::with_capacity(names.len());
+    for name in names {
+        rows.push(GateRow::new(gates::ask(&state, &name, LATEST, None).await?));
+    }
+    Ok(GatesPage { shell: Shell::new(Section::Gates), gates: rows })
+}
+
+async fn show(
+    State(state): State<AppState>,
+    Path(name): Path<String>,
+    Query(asked): Query<Parameters>,
+) -> Result<GatePage> {
+    let candidate = view::text(asked.candidate.as_deref());
+    let device = view::text(asked.device.as_deref());
+    let candidate = candidate.as_deref().unwrap_or(LATEST);
+    let answer = gates::ask(&state, &name, candidate, device.as_deref()).await?;
+    Ok(GatePage::new(answer, device.unwrap_or_default(), &state.settings.public_url))
+}
+
+impl GateRow {
+    fn new(answer: GateAnswer) -> Self {
+        Self {
+            href: format!("/gates/{}", view::encode(&answer.gate)),
+            name: answer.gate,
+            title: answer.title,
+            answer: Mark::of_answer(answer.answer.as_str()),
+            rules: answer
+                .rules
+                .into_iter()
+                .map(|rule| (Mark::of_answer(rule.answer.as_str()), rule.name))
+                .collect(),
+        }
+    }
+}
+
+impl GatePage {
+    fn new(answer: GateAnswer, device: String, public_url: &str) -> Self {
+        let parameters = [("candidate", answer.candidate.as_str()), ("device", device.as_str())];
+        let path = format!("/api/v1/gates/{}", view::encode(&answer.gate));
+        let mut command = format!("runner gate {} --server {public_url}", answer.gate);
+        if answer.candidate != LATEST {
+            command += &format!(" --candidate {}", view::shell_quote(&answer.candidate));
+        }
+        Self {
+            shell: Shell::new(Section::Gates),
+            api_href: view::link(&path, &parameters),
+            command,
+            answer: Mark::of_answer(answer.answer.as_str()),
+            rules: answer.rules.into_iter().map(RuleSection::new).collect(),
+            name: answer.gate,
+            title: answer.title,
+            candidate: answer.candidate,
+            rules_sha256: answer.rules_sha256,
+            device,
+        }
+    }
+}
+
+impl RuleSection {
+    fn new(rule: RuleAnswer) -> Self {
+        let run = rule.run.unwrap_or_default();
+        Self {
+            name: rule.name,
+            answer: Mark::of_answer(rule.answer.as_str()),
+            suite: rows::suite_title(rule.suite),
+            device: rule.device.unwrap_or_else(|| "any that is not simulated".to_owned()),
+            run_href: view::run_href(&run),
+            simulated: rule.simulated,
+            counts: rule
+                .counts
+                .into_iter()
+                .filter(|(_, cases)| *cases > 0)
+                .map(|(verdict, cases)| (Mark::of_verdict(verdict), cases))
+                .collect(),
+            checks: rule.checks.into_iter().map(|check| CheckRow::new(check, &run)).collect(),
+            run,
+        }
+    }
+}
+
+impl CheckRow {
+    fn new(check: CheckAnswer, run: &str) -> Self {
+        let row = |blocking: Blocking| BlockingRow {
+            href: view::case_href(run, &blocking.case),
+            case: blocking.case,
+            verdict: Mark::of_verdict(blocking.verdict),
+            outcome: blocking.outcome.unwrap_or_default(),
+            message: blocking.message,
+        };
+        Self {
+            name: check.check.as_str(),
+            answer: Mark::of_answer(check.answer.as_str()),
+            reason: check.reason.as_str(),
+            text: check.text,
+            blocking: check.blocking.into_iter().map(row).collect(),
+            blocking_total: check.blocking_total,
+        }
+    }
+}
