@@ -159,7 +159,9 @@ class Runner:
 
     def again(self, verb: str, run_key: str) -> subprocess.CompletedProcess[str]:
         command = [str(PROGRAMS / "runner"), verb, run_key, "--runs-dir", str(self.runs)]
-        command += ["--push", self.service.url] if verb == "resume" else ["--server", self.service.url]
+        command += (
+            ["--push", self.service.url] if verb == "resume" else ["--server", self.service.url]
+        )
         command += ["--token-file", str(self.token_file)]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 

@@ -34,7 +34,16 @@ def test_the_demo_shows_passes_missing_operators_and_a_crash_that_cost_one_case(
     process = subprocess.run(
         runner.command(
             run_key,
-            *("--suite", "operators", "--suite", "tier1", "--suite", "tier2", "--suite", "dynamism"),
+            *(
+                "--suite",
+                "operators",
+                "--suite",
+                "tier1",
+                "--suite",
+                "tier2",
+                "--suite",
+                "dynamism",
+            ),
             *("--model-list", str(ROOT / "model-lists" / "smoke.toml")),
             *("--device", "tpu-sim", "--mode", "eager", "--mode", "compile"),
         ),
