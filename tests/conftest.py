@@ -1,4 +1,4 @@
-"""The running programs that the end-to-end tests need: a server on a private PostgreSQL, and runners.
+"""What the end-to-end tests run: a server on a private PostgreSQL, and runners.
 
 Nothing here is a stand-in: the programs are the built ones, the database is a real PostgreSQL, and
 the workers execute the installed torch and backend.

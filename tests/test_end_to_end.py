@@ -1,4 +1,4 @@
-"""A real run on the real backend, pushed to a real server, and what happens when things are killed."""
+"""A real run on the real backend, pushed to a real server; and things killed meanwhile."""
 
 from __future__ import annotations
 
