@@ -10,6 +10,7 @@ pub mod ingest;
 mod paging;
 pub mod runs;
 pub mod subjects;
+pub mod waivers;
 
 /// Every endpoint under `/api/v1`.
 pub fn router() -> Router<AppState> {
@@ -18,4 +19,5 @@ pub fn router() -> Router<AppState> {
         .merge(runs::router())
         .merge(subjects::router())
         .merge(gates::router())
+        .merge(waivers::router())
 }

@@ -6,6 +6,7 @@ mod token;
 mod with_database;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use crate::args::{Args, Command, DatabaseArgs, LogFormat};
 use crate::db::Db;
@@ -48,7 +49,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
 /// The database that the settings name, and the private one when it is that.
 struct Opened {
     db: Db,
-    embedded: Option<Embedded>,
+    embedded: Option<Arc<Embedded>>,
 }
 
 impl Opened {
@@ -70,7 +71,7 @@ impl Opened {
             Ok(db)
         };
         match opened.await {
-            Ok(db) => Ok(Self { db, embedded }),
+            Ok(db) => Ok(Self { db, embedded: embedded.map(Arc::new) }),
             Err(error) => {
                 close(embedded).await?;
                 Err(error)
@@ -78,9 +79,10 @@ impl Opened {
         }
     }
 
+    /// Whoever shares the embedded database must have let go of it.
     async fn close(self) -> anyhow::Result<()> {
         self.db.pool().close().await;
-        close(self.embedded).await
+        close(self.embedded.and_then(Arc::into_inner)).await
     }
 }
 

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::Opened;
@@ -36,12 +37,16 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     };
     let state = AppState::new(opened.db.clone(), Clock::system(), gates, settings);
     let silence = Duration::from_secs(u64::from(args.silence_hours) * 3600);
-    let closing = tokio::spawn(tasks::close_runs::run(state.clone(), silence, stop.clone()));
+    let mut periodic = JoinSet::new();
+    periodic.spawn(tasks::close_runs::run(state.clone(), silence, stop.clone()));
+    if let Some(embedded) = &opened.embedded {
+        periodic.spawn(tasks::keep_database::run(embedded.clone(), stop.clone()));
+    }
     tracing::info!("serving on http://{address}");
     let drain = Duration::from_secs(args.drain_seconds);
     let served = app::serve(listener, state, stop.clone(), drain).await;
     stop.cancel();
-    let _ = closing.await;
+    periodic.join_all().await;
     signals.abort();
     opened.close().await?;
     served?;

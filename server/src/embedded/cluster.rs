@@ -72,22 +72,25 @@ impl Cluster {
 
     /// Makes it run, one way or the other. `find` gives the programs of a major version.
     pub(super) fn open(
-        mut self,
+        &mut self,
         find: impl Fn(Option<u32>) -> anyhow::Result<Programs>,
-    ) -> anyhow::Result<Self> {
+    ) -> anyhow::Result<()> {
         if let Some(pid) = self.find_running()? {
             tracing::info!(%pid, "adopting the private database that is running");
             self.wait_until_ready(pid, None)?;
             self.postmaster = Some(Postmaster { pid, child: None });
-            return Ok(self);
+            return Ok(());
         }
         let major = self.read_major()?;
         let programs = find(major)?;
         if major.is_none() {
             self.make(&programs)?;
         }
-        self.start(&programs)?;
-        Ok(self)
+        self.start(&programs)
+    }
+
+    pub(super) fn has_ended(&mut self) -> bool {
+        self.postmaster.as_mut().is_none_or(|postmaster| postmaster.has_ended(&self.data))
     }
 
     pub(super) fn url(&self) -> String {
@@ -190,16 +193,27 @@ impl Cluster {
         Ok(file)
     }
 
-    /// The process that serves this data, if one does. A file without such a process is removed:
-    /// its number may by now belong to somebody else, whom PostgreSQL would wait for.
+    /// The process that serves this data, if one does. Files of one that is gone are removed: its
+    /// number may by now belong to somebody else, or to a process that nobody waited for, and
+    /// PostgreSQL would take either for another server.
     fn find_running(&self) -> anyhow::Result<Option<Pid>> {
         let path = self.data.join("postmaster.pid");
-        let Some(status) = PidFile::read(&path) else { return Ok(None) };
-        if serves(status.pid, &self.data) {
-            return Ok(Some(status.pid));
+        if let Some(file) = PidFile::read(&path)
+            && serves(file.pid, &self.data)
+        {
+            return Ok(Some(file.pid));
         }
-        tracing::warn!(pid = %status.pid, "removing a stale `postmaster.pid`");
-        std::fs::remove_file(&path).with_context(|| format!("removing `{}`", path.display()))?;
+        let socket = self.socket_dir.join(".s.PGSQL.5432");
+        let lock = self.socket_dir.join(".s.PGSQL.5432.lock");
+        for stale in [path, socket, lock] {
+            match std::fs::remove_file(&stale) {
+                Ok(()) => tracing::warn!("removed `{}`, left by a killed process", stale.display()),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    return Err(error).with_context(|| format!("removing `{}`", stale.display()));
+                }
+            }
+        }
         Ok(None)
     }
 
@@ -244,7 +258,7 @@ impl Cluster {
     }
 
     /// Stops it in order: sessions are ended, everything is written.
-    pub(super) fn stop(mut self) -> anyhow::Result<()> {
+    pub(super) fn stop(&mut self) -> anyhow::Result<()> {
         let Some(mut postmaster) = self.postmaster.take() else { return Ok(()) };
         for signal in [Signal::SIGINT, Signal::SIGQUIT] {
             // It may be gone already, which is as good.

@@ -14,6 +14,7 @@ mod programs;
 use std::fs::{File, Permissions, TryLockError};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context as _;
 
@@ -27,7 +28,9 @@ use programs::Programs;
 /// A running private database, and this process's use of it.
 #[derive(Debug)]
 pub struct Embedded {
-    cluster: Cluster,
+    cluster: Mutex<Cluster>,
+    base: PathBuf,
+    args: DatabaseArgs,
     /// Held shared while in use; whoever gets it exclusively is the last one.
     users: File,
     /// Kept so that the directory of a temporary database goes away after it has stopped.
@@ -63,10 +66,11 @@ impl Embedded {
         users.lock_shared().context("locking the data directory")?;
         let starting = open_lock(&base.join("start.lock"))?;
         starting.lock().context("locking the data directory")?;
-        let cluster = Cluster::at(&base, owner, cluster::Durability::Full)?;
-        let cluster = cluster.open(|major| Programs::find(args, major))?;
+        let mut cluster = Cluster::at(&base, owner, cluster::Durability::Full)?;
+        cluster.open(|major| Programs::find(args, major))?;
         drop(starting);
-        Ok(Self { cluster, users, temporary: None, _server: server })
+        let (cluster, args) = (Mutex::new(cluster), args.clone());
+        Ok(Self { cluster, base, args, users, temporary: None, _server: server })
     }
 
     /// A fresh database in a temporary directory, fast because it does not care for a power cut.
@@ -80,22 +84,42 @@ impl Embedded {
         owner.check_reach(directory.path())?;
         let users = open_lock(&directory.path().join("users.lock"))?;
         users.lock_shared().context("locking the data directory")?;
-        let cluster = Cluster::at(directory.path(), owner, cluster::Durability::None)?;
-        let cluster = cluster.open(|major| Programs::find(args, major))?;
-        Ok(Self { cluster, users, temporary: Some(directory), _server: None })
+        let mut cluster = Cluster::at(directory.path(), owner, cluster::Durability::None)?;
+        cluster.open(|major| Programs::find(args, major))?;
+        let (cluster, args, base) =
+            (Mutex::new(cluster), args.clone(), directory.path().to_owned());
+        Ok(Self { cluster, base, args, users, temporary: Some(directory), _server: None })
     }
 
     /// Address for `DATABASE_URL`.
     #[must_use]
     pub fn url(&self) -> String {
-        self.cluster.url()
+        self.cluster().url()
+    }
+
+    fn cluster(&self) -> MutexGuard<'_, Cluster> {
+        self.cluster.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the database again when it has ended without being told to; answers whether it had
+    /// to. Blocks for seconds then.
+    pub fn revive(&self) -> anyhow::Result<bool> {
+        let mut cluster = self.cluster();
+        if !cluster.has_ended() {
+            return Ok(false);
+        }
+        tracing::error!("the private database has ended; starting it again");
+        let starting = open_lock(&self.base.join("start.lock"))?;
+        starting.lock().context("locking the data directory")?;
+        cluster.open(|major| Programs::find(&self.args, major))?;
+        Ok(true)
     }
 
     /// Stops the database when nobody else uses it, and waits for that.
     pub fn close(self) -> anyhow::Result<()> {
         // Turning a shared lock into an exclusive one works only for the last user.
         if self.users.try_lock().is_ok() {
-            self.cluster.stop()?;
+            self.cluster().stop()?;
         } else {
             tracing::info!("the private database stays up for its other users");
         }

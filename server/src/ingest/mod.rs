@@ -3,17 +3,19 @@
 //! tallies, or not at all.
 //!
 //! `announce` a run and its manifest; `results` a batch of attempts; `judgement` verdicts of the
-//! touched cases; `seal` the end of a run, by its runner or by silence.
+//! touched cases; `seal` the end of a run, by its runner or by silence; `waive` a person's leave.
 
 mod announce;
 mod judgement;
 mod results;
 mod seal;
+mod waive;
 
 pub use announce::{create_run, put_manifest};
 pub use judgement::judge_cases;
 pub use results::post_results;
 pub use seal::{close_silent_runs, seal_run, void_run};
+pub use waive::{NewWaiver, create_waiver, revoke_waiver};
 
 use protocol::RunKey;
 use sqlx::PgConnection;

@@ -9,6 +9,7 @@ mod pages_dom;
 mod pages_world;
 
 mod access;
+mod documented;
 mod gate;
 mod house;
 mod ingest;
@@ -18,4 +19,6 @@ mod migrations;
 mod pages_numbers;
 mod pages_safety;
 mod pages_snapshots;
+mod programs;
 mod reading;
+mod waivers;

@@ -1,0 +1,117 @@
+//! Waivers: listed for everybody, made and ended with the scope `triage`.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use axum::{Json as JsonBody, Router};
+use chrono::{DateTime, NaiveDate, Utc};
+use serde::{Deserialize, Serialize};
+
+use super::paging;
+use crate::app::AppState;
+use crate::db::waivers::{self, WaiverRow};
+use crate::error::Result;
+use crate::extract::{AuthTriage, Json, Path, Query};
+use crate::ingest::{self, NewWaiver};
+
+/// The endpoints.
+pub fn router() -> Router<AppState> {
+    Router::new()
+        .route("/waivers", get(list).post(create))
+        .route("/waivers/{waiver}/revoke", post(revoke))
+}
+
+#[derive(Debug, Serialize)]
+struct WaiverBody {
+    waiver: i64,
+    case_pattern: String,
+    operator: Option<String>,
+    device_profile: Option<String>,
+    outcomes: Vec<String>,
+    reason: String,
+    owner: String,
+    issue: String,
+    author: String,
+    approver: String,
+    created_at: DateTime<Utc>,
+    expires_on: NaiveDate,
+    revoked_at: Option<DateTime<Utc>>,
+    /// Whether it holds today.
+    holds: bool,
+}
+
+impl WaiverBody {
+    fn new(row: WaiverRow, today: NaiveDate) -> Self {
+        Self {
+            holds: row.revoked_at.is_none() && today < row.expires_on,
+            waiver: row.id,
+            case_pattern: row.case_pattern,
+            operator: row.operator,
+            device_profile: row.device_profile,
+            outcomes: row.outcomes,
+            reason: row.reason,
+            owner: row.owner,
+            issue: row.issue,
+            author: row.author,
+            approver: row.approver,
+            created_at: row.created_at,
+            expires_on: row.expires_on,
+            revoked_at: row.revoked_at,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct WaiverList {
+    waivers: Vec<WaiverBody>,
+    next: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListQuery {
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+async fn list(
+    State(state): State<AppState>,
+    Query(query): Query<ListQuery>,
+) -> Result<JsonBody<WaiverList>> {
+    let limit = paging::limit(query.limit)?;
+    let after = paging::read(query.cursor.as_deref())?.map(|text| read_place(&text)).transpose()?;
+    let mut rows = waivers::list(state.db.pool(), after, paging::fetch(limit)).await?;
+    let next = paging::cut(&mut rows, limit, |row| format!("{} {}", row.expires_on, row.id));
+    let today = state.clock.today();
+    let waivers = rows.into_iter().map(|row| WaiverBody::new(row, today)).collect();
+    Ok(JsonBody(WaiverList { waivers, next }))
+}
+
+fn read_place(text: &str) -> Result<(NaiveDate, i64)> {
+    let (day, id) = text.split_once(' ').ok_or_else(paging::bad)?;
+    Ok((day.parse().map_err(|_| paging::bad())?, id.parse().map_err(|_| paging::bad())?))
+}
+
+/// The new waiver's id.
+#[derive(Debug, Serialize)]
+struct Created {
+    waiver: i64,
+}
+
+async fn create(
+    AuthTriage(caller): AuthTriage,
+    State(state): State<AppState>,
+    Json(new): Json<NewWaiver>,
+) -> Result<(StatusCode, JsonBody<Created>)> {
+    let waiver = ingest::create_waiver(&state, &caller, new).await?;
+    Ok((StatusCode::CREATED, JsonBody(Created { waiver })))
+}
+
+async fn revoke(
+    AuthTriage(caller): AuthTriage,
+    State(state): State<AppState>,
+    Path(waiver): Path<i64>,
+) -> Result<StatusCode> {
+    ingest::revoke_waiver(&state, &caller, waiver).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

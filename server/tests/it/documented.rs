@@ -1,0 +1,76 @@
+//! docs/api.md against the router: what is routed is described, what is described is routed.
+
+use std::collections::BTreeSet;
+
+use reqwest::{Method, StatusCode};
+use sqlx::PgPool;
+
+use super::harness::scenario;
+
+/// `GET /api/v1/runs` of every heading.
+fn described() -> BTreeSet<(String, String)> {
+    include_str!("../../../docs/api.md")
+        .lines()
+        .filter_map(|line| line.strip_prefix("### `")?.strip_suffix('`'))
+        .map(|endpoint| {
+            let (method, path) = endpoint.split_once(' ').unwrap();
+            (method.to_owned(), path.to_owned())
+        })
+        .collect()
+}
+
+/// The paths in `.route("…", …)` of the API's files, with the methods named after each.
+fn routed() -> BTreeSet<(String, String)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/api");
+    let mut found = BTreeSet::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let prefix = if path.ends_with("health.rs") { "" } else { "/api/v1" };
+        let text = std::fs::read_to_string(&path).unwrap();
+        for part in text.split(".route(\"").skip(1) {
+            let (route, rest) = part.split_once('"').unwrap();
+            let handlers = rest.split(".route(").next().unwrap().split('}').next().unwrap();
+            for method in ["get", "post", "put", "delete", "patch"] {
+                if handlers.contains(&format!("{method}(")) {
+                    found.insert((method.to_uppercase(), format!("{prefix}{route}")));
+                }
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_route_is_described_and_every_description_is_of_a_route() {
+    assert!(routed().len() >= 18, "{:?}", routed());
+    assert_eq!(described(), routed());
+}
+
+#[sqlx::test(migrator = "server::MIGRATOR")]
+async fn what_is_described_answers(pool: PgPool) {
+    scenario(pool, async |world| {
+        for (method, path) in described() {
+            let path = path.replace("{waiver}", "1").replace("{run}", "r1").replace("{name}", "g");
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            let is_write = method != Method::GET;
+            let answer = world.send(world.request(method, &path)).await;
+            assert_ne!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{path}");
+            assert!(!answer.text.contains("there is nothing at"), "{path}: {}", answer.text);
+            if is_write {
+                assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{path} may be written by all");
+            }
+        }
+    })
+    .await;
+}
+
+#[test]
+fn the_gate_files_of_this_repository_are_gates() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../gates");
+    let gates = server::gates::Gates::load(Some(folder.as_ref())).unwrap();
+    let names: Vec<&str> = gates.iter().map(|gate| gate.name.as_str()).collect();
+    assert_eq!(names, ["demo", "nightly"]);
+    let example = include_str!("../../../docs/gates.md");
+    let toml = example.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    server::judge::gate::GateFile::parse("example", "docs/gates.md", toml).unwrap();
+}

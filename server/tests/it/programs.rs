@@ -1,0 +1,252 @@
+//! The program `server` on its own database, started and killed.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// A data directory that the database's user can reach, and whatever runs in it at the end.
+struct Data(tempfile::TempDir);
+
+impl Data {
+    fn new() -> Self {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let open = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(directory.path(), open).unwrap();
+        Self(directory)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join("data").join(name)
+    }
+
+    fn postmaster(&self) -> Option<Pid> {
+        let text = std::fs::read_to_string(self.path("postgres/postmaster.pid")).ok()?;
+        Some(Pid::from_raw(text.lines().next()?.parse().ok()?))
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_server"));
+        // The test itself may run inside `with-database`.
+        for name in ["DATABASE_URL", "CONFORMANCE_LISTEN", "CONFORMANCE_GATES", "RUST_LOG"] {
+            command.env_remove(name);
+        }
+        command.args(arguments).arg("--data-dir").arg(self.0.path().join("data"));
+        command.stdin(Stdio::null()).current_dir(self.0.path());
+        command
+    }
+
+    fn output(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        if let Some(pid) = self.postmaster() {
+            let _ = kill(pid, Signal::SIGQUIT);
+        }
+    }
+}
+
+/// A server that is killed when the test ends, however it ends.
+struct Server {
+    child: Child,
+    address: String,
+    log: Arc<Mutex<String>>,
+}
+
+impl Server {
+    /// Returns when it serves; panics with its log when it ends before.
+    fn start(data: &Data) -> Self {
+        let mut command = data.command(&["serve", "--listen", "127.0.0.1:0"]);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let log = Arc::new(Mutex::new(String::new()));
+        let address = loop {
+            let Some(Ok(line)) = lines.next() else {
+                panic!("it ended before it served:\n{}", log.lock().unwrap());
+            };
+            log.lock().unwrap().push_str(&format!("{line}\n"));
+            if let Some((_, address)) = line.split_once("serving on http://") {
+                break address.to_owned();
+            }
+        };
+        let rest = log.clone();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                rest.lock().unwrap().push_str(&format!("{line}\n"));
+            }
+        });
+        Self { child, address, log }
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Ends it in order and checks that it ended well.
+    fn stop(mut self) {
+        let pid = Pid::from_raw(self.child.id().try_into().unwrap());
+        kill(pid, Signal::SIGTERM).unwrap();
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}: {}", self.log.lock().unwrap());
+    }
+
+    /// Status and body of a request made by hand, so that no client decides to try again.
+    fn get(&self, path: &str) -> String {
+        use std::io::{Read as _, Write as _};
+        let mut stream = std::net::TcpStream::connect(&self.address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[track_caller]
+fn said(output: &Output, code: i32, parts: &[&str]) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    for part in parts {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+    assert!(!text.contains("panicked") && !text.contains("RUST_BACKTRACE"), "{text}");
+}
+
+fn serves(pid: Pid, data: &Data) -> bool {
+    let directory = std::fs::read_link(format!("/proc/{pid}/cwd"));
+    directory.is_ok_and(|directory| directory == data.path("postgres"))
+}
+
+#[test]
+fn a_killed_server_loses_nothing_and_the_next_one_adopts_its_database() {
+    let data = Data::new();
+    let server = Server::start(&data);
+    let made = data.output(&["token", "create", "--name", "a", "--scope", "ingest"]);
+    said(&made, 0, &[]);
+    assert!(String::from_utf8_lossy(&made.stdout).starts_with("ttc_"));
+    let postmaster = data.postmaster().unwrap();
+    said(&data.output(&["serve", "--listen", "127.0.0.1:0"]), 1, &["another server uses", "hint:"]);
+
+    server.kill();
+    assert!(serves(postmaster, &data), "the database outlives the server");
+    let server = Server::start(&data);
+    assert_eq!(data.postmaster(), Some(postmaster), "it was adopted");
+    assert!(server.get("/readyz").contains("\"ready\":true"));
+    let listed = data.output(&["token", "list"]);
+    assert!(String::from_utf8_lossy(&listed.stdout).starts_with("a\tingest\tvalid"));
+    assert!(serves(postmaster, &data), "a short command does not stop what it did not start");
+
+    server.stop();
+    assert!(!serves(postmaster, &data), "the last one stops the database");
+    assert_eq!(data.postmaster(), None);
+    said(&data.output(&["token", "revoke", "--name", "a"]), 0, &[]);
+    assert_eq!(data.postmaster(), None, "a command that started it stops it");
+    said(&data.output(&["token", "revoke", "--name", "a"]), 1, &["no valid token `a`", "hint:"]);
+}
+
+#[test]
+fn a_killed_database_is_started_again_and_a_stale_file_believed_by_nobody() {
+    let data = Data::new();
+    let server = Server::start(&data);
+    let postmaster = data.postmaster().unwrap();
+    kill(postmaster, Signal::SIGKILL).unwrap();
+    // No time is asked of it; the test's own limit is the runner's.
+    while !server.get("/readyz").contains("\"ready\":true") || data.postmaster() == Some(postmaster)
+    {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let second = data.postmaster().unwrap();
+    server.kill();
+    kill(second, Signal::SIGKILL).unwrap();
+    while serves(second, &data) {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    // As after a reboot: the number now belongs to somebody else.
+    let path = data.path("postgres/postmaster.pid");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let mine = std::process::id().to_string();
+    std::fs::write(&path, text.replacen(&second.to_string(), &mine, 1)).unwrap();
+    Server::start(&data).stop();
+}
+
+#[test]
+fn data_of_another_major_version_is_refused() {
+    let data = Data::new();
+    Server::start(&data).stop();
+    let path = data.path("postgres/PG_VERSION");
+    let major = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, "9\n").unwrap();
+    let mut command = data.command(&["token", "list"]);
+    // Whatever is installed here is found first; nothing is fetched.
+    let bindir = std::fs::read_to_string(data.path("postgres/postmaster.opts")).unwrap();
+    let bindir = Path::new(bindir.split_whitespace().next().unwrap()).parent().unwrap().to_owned();
+    let refused = command.env("PG_BINDIR", bindir).output().unwrap();
+    let found = format!("but found is {}", major.trim());
+    said(&refused, 1, &["was made by PostgreSQL 9", &found, "hint: install PostgreSQL 9"]);
+    let nowhere = data.command(&["token", "list"]).env("PG_BINDIR", "/nowhere").output().unwrap();
+    said(&nowhere, 1, &["`PG_BINDIR` is `/nowhere`", "hint:"]);
+}
+
+#[test]
+fn every_bad_setting_is_named_with_what_to_do() {
+    let data = Data::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = data.output(&["serve", "--listen", &address]);
+    said(&output, 1, &[&format!("cannot listen on `{address}`"), "hint: another program"]);
+    let with_url = |url: &str| {
+        let mut command = data.command(&["serve", "--listen", "127.0.0.1:0"]);
+        command.env("DATABASE_URL", url).output().unwrap()
+    };
+    said(&with_url("mysql://x"), 1, &["`DATABASE_URL` is not a PostgreSQL address", "hint:"]);
+    said(
+        &with_url("postgres://u:p@127.0.0.1:1/x"),
+        1,
+        &["`127.0.0.1:1` cannot be reached", "hint:"],
+    );
+    let gates = data.0.path().join("gates");
+    std::fs::create_dir(&gates).unwrap();
+    std::fs::write(gates.join("bad.toml"), "title = \"x\"\nrules = 1\n").unwrap();
+    let output = data.output(&["serve", "--listen", "127.0.0.1:0"]);
+    said(&output, 1, &["gates/bad.toml:2`", "unknown field `rules`", "hint: docs/gates.md"]);
+    let output = data.output(&["serve", "--gates", "nowhere"]);
+    said(&output, 1, &["the gates in `nowhere` cannot be read", "hint:"]);
+    said(&data.output(&["serve", "--reads", "some"]), 2, &["--reads"]);
+    said(&data.output(&["token", "create", "--name", "x", "--scope", "root"]), 2, &["root"]);
+}
+
+#[test]
+fn with_database_gives_a_migrated_one_and_ends_as_the_command_ends() {
+    let run = |script: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_server"));
+        command.args(["with-database", "--", "sh", "-c", script]).env_remove("DATABASE_URL");
+        command.output().unwrap()
+    };
+    let output = run("echo \"$DATABASE_URL\"; exit 7");
+    assert_eq!(output.status.code(), Some(7), "{}", String::from_utf8_lossy(&output.stderr));
+    let url = String::from_utf8_lossy(&output.stdout).into_owned();
+    let host = url.trim().split_once("host=").unwrap().1;
+    let socket = percent_encoding::percent_decode_str(host).decode_utf8().unwrap().into_owned();
+    assert!(!Path::new(&socket).exists(), "nothing is left");
+    assert_eq!(run("kill -9 $$").status.code(), Some(128 + 9));
+    let missing = Command::new(env!("CARGO_BIN_EXE_server"))
+        .args(["with-database", "--", "nosuchprogram"])
+        .env_remove("DATABASE_URL")
+        .output()
+        .unwrap();
+    said(&missing, 1, &["`nosuchprogram` cannot be started", "hint:"]);
+}
