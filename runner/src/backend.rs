@@ -13,8 +13,8 @@ use tokio::sync::Mutex;
 use crate::worker::worker::ProbeError;
 use crate::worker::{ForkServer, Launch, StartError, Worker};
 
-/// Times that a worker is started before its device counts as unusable.
-pub const MAX_STARTS: u32 = 3;
+/// Times that a fork server is started before the backend counts as unusable.
+const MAX_STARTS: u32 = 3;
 /// Pause before the second start; doubled each time. A driver needs a moment after a kill.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
@@ -22,16 +22,23 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Backend {
     launch: Launch,
-    address_space_bytes: Option<u64>,
+    limits: Limits,
     fork_server: Mutex<Arc<ForkServer>>,
+}
+
+/// What workers are held to.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Most bytes of address space.
+    pub address_space_bytes: Option<u64>,
+    /// Times that a worker is started before its device counts as unusable; each start waits
+    /// longer than the one before.
+    pub starts: u32,
 }
 
 impl Backend {
     /// Imports it.
-    pub async fn start(
-        launch: Launch,
-        address_space_bytes: Option<u64>,
-    ) -> Result<Self, StartError> {
+    pub async fn start(launch: Launch, limits: Limits) -> Result<Self, StartError> {
         let mut tries = 0;
         let fork_server = loop {
             tries += 1;
@@ -41,7 +48,7 @@ impl Backend {
                 Err(error) => return Err(error),
             }
         };
-        Ok(Self { launch, address_space_bytes, fork_server: Mutex::new(fork_server) })
+        Ok(Self { launch, limits, fork_server: Mutex::new(fork_server) })
     }
 
     /// Versions of what was imported, by name.
@@ -55,14 +62,13 @@ impl Backend {
         environment: BTreeMap<String, String>,
     ) -> Result<Worker, StartError> {
         let fork_server = self.living_fork_server().await?;
-        Worker::start(&fork_server, environment, self.address_space_bytes).await
+        Worker::start(&fork_server, environment, self.limits.address_space_bytes).await
     }
 
-    /// Starts a worker and has it execute a known-good operation; tries up to `most` times.
+    /// Starts a worker and has it execute a known-good operation; tries a few times.
     pub async fn proven_worker(
         &self,
         environment: BTreeMap<String, String>,
-        most: u32,
     ) -> Result<(Worker, Probed), StartError> {
         let mut tries = 0;
         loop {
@@ -83,7 +89,7 @@ impl Backend {
                 },
                 Err(error) => error,
             };
-            if !error.may_pass || tries >= most {
+            if !error.may_pass || tries >= self.limits.starts {
                 return Err(error);
             }
             pause(tries).await;

@@ -124,6 +124,16 @@ impl Profile {
         variables
     }
 
+    /// Times that a worker is started before the device counts as unusable. After a kill a driver
+    /// needs seconds until hardware is free again.
+    #[must_use]
+    pub const fn starts(self) -> u32 {
+        match self {
+            Self::Tpu | Self::Cuda => 6,
+            Self::TpuSim | Self::Cpu | Self::Faulty => 3,
+        }
+    }
+
     /// Units that a worker each can have, at least one.
     #[must_use]
     pub fn slots(self) -> u32 {

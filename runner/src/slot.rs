@@ -12,10 +12,10 @@ use std::time::Duration;
 use protocol::evidence::LastOperator;
 use protocol::ingest_api::Attempt;
 use protocol::worker_link::{Execute, Probed, Task};
-use protocol::{Direction, Outcome, Suite};
+use protocol::{Direction, Mode, Outcome, Suite};
 use tokio::sync::{mpsc, watch};
 
-use crate::backend::{Backend, MAX_STARTS};
+use crate::backend::Backend;
 use crate::device::Slot;
 use crate::event::Event;
 use crate::execute::{Comparer, Deadlines, Exchange, Executed, Execution};
@@ -290,7 +290,10 @@ impl SlotRunner {
         judged: &mut Judged,
         evidence: &mut protocol::Evidence,
     ) {
-        if !wants_breadcrumb(judged) {
+        // An error of a sweep comes of compiling, which the rerun does not do.
+        let of_compiling =
+            judged.outcome == Outcome::Error && assignment.case.key.suite() == Suite::Dynamism;
+        if !wants_breadcrumb(judged) || of_compiling {
             return;
         }
         let same_end = |earlier: &&Earlier| {
@@ -316,7 +319,8 @@ impl SlotRunner {
         self.retire("replaced: a rerun names the operator").await;
         self.ensure_worker().await.ok()?;
         let (executed, crumb) = self.execute(assignment, true).await?;
-        let asked = self.asked(&assignment.case);
+        // One operator at a time is not compiled.
+        let asked = Asked { mode: Mode::Strict, ..self.asked(&assignment.case) };
         let log_text = format!("{}\n{}", executed.log.head, executed.log.tail);
         let (again, _) = judge(&asked, executed.ending.as_ref()?, &log_text);
         let usable = executed.worker_usable && !again.outcome.spoils_the_worker();
@@ -377,7 +381,7 @@ impl SlotRunner {
             return Ok(());
         }
         let environment: BTreeMap<_, _> = self.slot.environment.clone();
-        let (worker, probed) = self.shared.backend.proven_worker(environment, MAX_STARTS).await?;
+        let (worker, probed) = self.shared.backend.proven_worker(environment).await?;
         let event = Event::WorkerStarted { worker: worker.number, pid: worker.pid };
         self.current = Some(Current::new(worker, &probed));
         self.tell(Report::Event(event)).await;

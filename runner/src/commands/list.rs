@@ -5,7 +5,7 @@ use super::run::PlanInputs;
 use super::session::Tools;
 use crate::Error;
 use crate::args::ListArgs;
-use crate::backend::Backend;
+use crate::backend::{Backend, Limits};
 use crate::device::Profile;
 use crate::exit::Exit;
 use crate::plan;
@@ -51,7 +51,9 @@ async fn list_with_worker(
         message: error.message,
         hint: error.hint,
     };
-    let backend = Backend::start(launch, None).await.map_err(failed)?;
+    let backend = Backend::start(launch, Limits { address_space_bytes: None, starts: 1 })
+        .await
+        .map_err(failed)?;
     let mut worker = backend.worker(std::collections::BTreeMap::new()).await.map_err(failed)?;
     let cases = inputs.plan(&args.plan, &mut worker).await;
     backend.stop().await;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use chrono::Utc;
 use protocol::ingest_api::create_run;
@@ -21,7 +22,11 @@ use crate::filter::Filter;
 use crate::plan::{self, Axes, PlannedCase};
 use crate::run_dir::{Plan, RunDir, Settings};
 use crate::worker::LogFolder;
+use crate::worker::link::ReceiveError;
 use crate::worker::worker::Worker;
+
+/// How long making the samples of every operator entry may take.
+const LISTING_LIMIT: Duration = Duration::from_secs(1800);
 
 /// Plans and executes.
 pub(super) async fn execute(args: &RunArgs) -> Result<Exit, Error> {
@@ -156,8 +161,17 @@ impl PlanInputs {
             message,
             hint: "`runner doctor` checks the environment".to_owned(),
         };
+        say("listing the cases of PyTorch's operator database");
         worker.send(&question).await.map_err(|error| failed(error.to_string()))?;
-        let answer = worker.receive().await.map_err(|error| failed(error.to_string()))?;
+        let answer = match tokio::time::timeout(LISTING_LIMIT, worker.receive()).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(ReceiveError::Closed)) => return Err(failed(worker.describe_death().await)),
+            Ok(Err(ReceiveError::Garbage(error))) => return Err(failed(error.to_string())),
+            Err(_) => {
+                let limit = LISTING_LIMIT.as_secs();
+                return Err(failed(format!("listing the cases took longer than {limit} s")));
+            }
+        };
         let FromWorker::OperatorsListed { cases, unknown, problems } = answer else {
             return Err(failed("the worker gave another answer".to_owned()));
         };

@@ -8,7 +8,7 @@ use protocol::worker_link::Probed;
 use super::say;
 use crate::Error;
 use crate::args::{PythonArgs, socket_directory};
-use crate::backend::{Backend, MAX_STARTS};
+use crate::backend::{Backend, Limits};
 use crate::device::{self, DeviceChoice, Profile, Slot, take_slots};
 use crate::python::PythonEnvironment;
 use crate::setup;
@@ -127,9 +127,10 @@ async fn open(
     let launch = tools.launch(profile, logs.clone());
     let failed = |error| not_usable(profile, error);
     let address_space_bytes = address_space_mib.map(|mib| mib << 20);
-    let backend = Backend::start(launch, address_space_bytes).await.map_err(failed)?;
+    let limits = Limits { address_space_bytes, starts: profile.starts() };
+    let backend = Backend::start(launch, limits).await.map_err(failed)?;
     let environment = slots.first().map(|slot| slot.environment.clone()).unwrap_or_default();
-    match backend.proven_worker(environment, MAX_STARTS).await {
+    match backend.proven_worker(environment).await {
         Ok((worker, probed)) => Ok(Ready { profile, reason: None, backend, slots, worker, probed }),
         Err(error) => {
             backend.stop().await;

@@ -14,7 +14,7 @@ use super::session::Ready;
 use crate::Error;
 use crate::client::{Client, SendError};
 use crate::compare::{ToleranceTable, compare_outputs};
-use crate::device::Profile;
+use crate::device::{Profile, Slot};
 use crate::dispatch::{self, EventSink, Request, RunInput, RunOutcome};
 use crate::event::{Ending, RunStarted};
 use crate::execute::{Comparer, Deadlines};
@@ -27,7 +27,7 @@ use crate::report::html::HtmlReport;
 use crate::report::json::JsonSummary;
 use crate::report::junit::Junit;
 use crate::run_dir::{Plan, RunDir};
-use crate::slot::{Shared, SlotRunner};
+use crate::slot::{Report, Shared, SlotRunner};
 use crate::upload::{Delivery, RunState};
 
 /// Requests that may wait.
@@ -66,26 +66,10 @@ impl Start {
                 Some(Upload::begin(&self.run_dir, client, request_sender.clone()).await?)
             }
         };
-        let settings = &self.plan.settings;
-        let cases: Vec<PlannedCase> = self
-            .plan
-            .cases
-            .into_iter()
-            .filter(|case| settings.shard.is_none_or(|shard| shard.holds(&case.key)))
-            .collect();
-        let started = RunStarted {
-            run: self.run.clone(),
-            manifest: Arc::new(self.manifest),
-            planned: Arc::new(cases.iter().map(|case| case.key.clone()).collect()),
-            already_done: 0,
-            run_dir: self.run_dir.path().to_owned(),
-            device_reason: settings.device_reason.clone(),
-            repro_command: format!("runner repro {}", self.run_dir.name()),
-        };
         let (abandon_sender, abandon) = watch::channel(false);
-        let backend = Arc::new(self.ready.backend);
+        let settings = &self.plan.settings;
         let shared = Shared {
-            backend: Arc::clone(&backend),
+            backend: Arc::new(self.ready.backend),
             deadlines: Deadlines {
                 compile: Duration::from_secs(settings.compile_timeout),
                 execute: Duration::from_secs(settings.execute_timeout),
@@ -98,27 +82,19 @@ impl Start {
             host_limited: self.ready.profile == Profile::TpuSim,
             abandon,
         };
-        let input = RunInput { cases, earlier: self.earlier, retries: settings.retries, started };
+        let backend = Arc::clone(&shared.backend);
         let slots = self.ready.slots;
-        let first = (self.ready.worker, self.ready.probed);
+        let mut first = Some((self.ready.worker, self.ready.probed));
+        let input = input(&self.run_dir, self.run, self.plan, self.manifest, self.earlier);
+        let make_slots = move |reports: mpsc::Sender<Report>| {
+            let runner = |slot: Slot| {
+                (slot.number, SlotRunner::new(slot, shared.clone(), reports.clone(), first.take()))
+            };
+            slots.into_iter().map(runner).collect()
+        };
         let sink = EventSink::new(journal, consumers());
-        let (outcome, sink) = dispatch::run(
-            input,
-            |reports| {
-                let mut first = Some(first);
-                let runner = |slot: crate::device::Slot| {
-                    let number = slot.number;
-                    let runner =
-                        SlotRunner::new(slot, shared.clone(), reports.clone(), first.take());
-                    (number, runner)
-                };
-                slots.into_iter().map(runner).collect()
-            },
-            sink,
-            abandon_sender,
-            requests,
-        )
-        .await;
+        let (outcome, sink) =
+            dispatch::run(input, make_slots, sink, abandon_sender, requests).await;
         backend.stop().await;
         signals.abort();
         let problems = sink.finish();
@@ -131,6 +107,29 @@ impl Start {
         };
         Ok(exit_of(&outcome, delivered && problems.is_empty()))
     }
+}
+
+/// The cases of this process, and the first event.
+fn input(
+    run_dir: &RunDir,
+    run: create_run::Request,
+    plan: Plan,
+    manifest: put_manifest::Request,
+    earlier: Vec<Attempt>,
+) -> RunInput {
+    let settings = plan.settings;
+    let held = |case: &PlannedCase| settings.shard.is_none_or(|shard| shard.holds(&case.key));
+    let cases: Vec<PlannedCase> = plan.cases.into_iter().filter(held).collect();
+    let started = RunStarted {
+        run,
+        manifest: Arc::new(manifest),
+        planned: Arc::new(cases.iter().map(|case| case.key.clone()).collect()),
+        already_done: 0,
+        run_dir: run_dir.path().to_owned(),
+        device_reason: settings.device_reason,
+        repro_command: format!("runner repro {}", run_dir.name()),
+    };
+    RunInput { cases, earlier, retries: settings.retries, started }
 }
 
 /// Trouble wins over failures: it means that evidence is lacking.
@@ -219,29 +218,30 @@ impl Upload {
     /// delivered.
     async fn finish(self, run_dir: &RunDir) -> bool {
         self.state.send_replace(RunState::Ended);
-        let (delivery, result) = match self.task.await {
-            Ok(ended) => ended,
-            Err(panic) => {
-                say(&format!("error: sending results failed: {panic}"));
-                return false;
-            }
+        let ended = tokio::select! {
+            ended = self.task => ended,
+            // Ctrl-C while the server is waited for: the results are on disk.
+            _ = tokio::signal::ctrl_c() => return Self::not_delivered(run_dir, "interrupted"),
         };
-        match result {
-            Ok(()) => {
-                let progress = delivery.progress();
-                say(&format!("server  {}{}", self.server, progress.page));
+        match ended {
+            Ok((delivery, Ok(()))) => {
+                say(&format!("server  {}{}", self.server, delivery.progress().page));
                 true
             }
-            Err(error) => {
-                let error = error.into_error(&self.server);
-                say(&format!(
-                    "error: results were not all delivered: {error}\n\nhint: they are on disk; \
-                     `runner push {}` sends them",
-                    run_dir.name()
-                ));
-                false
+            Ok((_, Err(error))) => {
+                Self::not_delivered(run_dir, &error.into_error(&self.server).to_string())
             }
+            Err(panic) => Self::not_delivered(run_dir, &panic.to_string()),
         }
+    }
+
+    fn not_delivered(run_dir: &RunDir, why: &str) -> bool {
+        say(&format!(
+            "error: results were not all delivered: {why}\n\nhint: they are on disk; `runner push \
+             {}` sends them",
+            run_dir.name()
+        ));
+        false
     }
 }
 

@@ -185,7 +185,8 @@ impl Worker {
         last_words(&self.log.path())
     }
 
-    async fn describe_death(&mut self) -> String {
+    /// How it ended, with its last words, for a message.
+    pub async fn describe_death(&mut self) -> String {
         let exit = self.exit().await;
         let how = match (exit.signal, exit.exit_code) {
             (Some(signal), _) => {
