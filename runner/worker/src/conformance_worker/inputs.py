@@ -30,12 +30,15 @@ _CODEC = re.compile(r"Encodec|Dac|Mimi|Codec|DAC|Snac")
 class InputBuilder:
     """Builds arguments for one model and one size."""
 
-    def __init__(self, model: Any, batch: int, sequence: int, seed: int) -> None:
+    def __init__(
+        self, model: Any, batch: int, sequence: int, seed: int, image_size: int = IMAGE_SIZE
+    ) -> None:
         self._model = model
         self._config = model.config
         self._name = type(model).__name__
         self._batch = batch
         self._sequence = sequence
+        self._image_size = image_size
         self._generator = torch.Generator().manual_seed(seed)
         self._text = _text_config(model.config)
         vision = ("vision_config", "vision_encoder_config", "encoder", "backbone_config")
@@ -94,6 +97,9 @@ class InputBuilder:
 
     def token_ids(self) -> torch.Tensor:
         """Token ids clear of the special ones at both ends of the vocabulary."""
+        rows = self._batch
+        if self._name.startswith("Musicgen") and self._name.endswith("ForCausalLM"):
+            rows *= self._number("num_codebooks", default=4)  # one row per codebook
         vocabulary = 64
         for config in (self._text, self._config):
             for name in ("vocab_size", "text_vocab_size"):
@@ -101,7 +107,7 @@ class InputBuilder:
                 if isinstance(value, int):
                     vocabulary = value
                     break
-        return self._integers(4, min(vocabulary, 100) - 8, self._batch, self._sequence)
+        return self._integers(4, min(vocabulary, 100) - 8, rows, self._sequence)
 
     def ones(self) -> torch.Tensor:
         """A mask that masks nothing."""
@@ -114,11 +120,11 @@ class InputBuilder:
             for name in ("image_size", "input_size", "crop_size"):
                 size = size if size is not None else getattr(config, name, None)
         if isinstance(size, dict):
-            size = (size.get("height", IMAGE_SIZE), size.get("width", IMAGE_SIZE))
+            size = (size.get("height", self._image_size), size.get("width", self._image_size))
         if isinstance(size, int):
             size = (size, size)
         if not isinstance(size, (list, tuple)) or len(size) < 2:
-            size = (IMAGE_SIZE, IMAGE_SIZE)
+            size = (self._image_size, self._image_size)
         channels: Any = None
         for config in (self._vision, self._config):
             for name in ("num_channels", "in_channels", "in_chans"):
@@ -142,7 +148,12 @@ class InputBuilder:
     def mel(self) -> torch.Tensor:
         """A spectrogram, with frequency where the model wants it."""
         bands = self._number(
-            "num_mel_bins", "feature_size", "input_feat_per_channel", "n_mels", default=80
+            "feature_projection_input_dim",
+            "num_mel_bins",
+            "feature_size",
+            "input_feat_per_channel",
+            "n_mels",
+            default=80,
         )
         if re.search(r"Whisper|Qwen2Audio", self._name):
             frames = 2 * self._number("max_source_positions", default=1500)
@@ -177,6 +188,16 @@ class InputBuilder:
             return self._floats(self._batch, length + max(lags))
         return self._floats(self._batch, length + max(lags), channels)
 
+    def past_time_features(self) -> torch.Tensor:
+        """What is known of each point in time of a series."""
+        length = self.past_values().shape[1]
+        features = self._number("num_time_features", default=0)
+        return self._floats(self._batch, length, features)
+
+    def past_observed_mask(self) -> torch.Tensor:
+        """A mask that says every past value was observed."""
+        return torch.ones_like(self.past_values())
+
     def pixel_mask(self) -> torch.Tensor:
         """A mask over the pixels that masks nothing."""
         _, height, width = self.image_shape()
@@ -210,6 +231,8 @@ _BUILDERS: dict[str, Callable[[InputBuilder], Any]] = {
     "inputs_embeds": InputBuilder.embeddings,
     "hidden_states": InputBuilder.embeddings,
     "past_values": InputBuilder.past_values,
+    "past_time_features": InputBuilder.past_time_features,
+    "past_observed_mask": InputBuilder.past_observed_mask,
     "audio_codes": InputBuilder.codes,
     "codes": InputBuilder.codes,
     "image_grid_thw": InputBuilder.grid,

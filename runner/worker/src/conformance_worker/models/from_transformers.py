@@ -10,9 +10,9 @@ import torch
 import transformers
 
 from conformance_worker.failures import InfraError
-from conformance_worker.inputs import InputBuilder
+from conformance_worker.inputs import IMAGE_SIZE, InputBuilder
 from conformance_worker.messages import ModelSpec
-from conformance_worker.models import shrink
+from conformance_worker.models import shrink, special_values
 from conformance_worker.models.base import (
     MOST_PARAMETERS_TINY,
     BuiltModel,
@@ -42,6 +42,7 @@ def tiny(
     model_class: Any, make: Callable[..., Any], overrides: dict[str, Any], seed: int
 ) -> BuiltModel:
     """Shrinks the configuration that `make` gives, by the first recipe that works."""
+    overrides = special_values.BY_CLASS.get(model_class.__name__, {}) | overrides
     return first_that_works(
         [
             (recipe.name, functools.partial(_tiny, model_class, make, overrides, recipe, seed))
@@ -64,15 +65,18 @@ def _tiny(
         raise UnbuildableError(f"{size} parameters are left after shrinking")
     # The first instance may have written derived values into its configuration.
     config = shrink.shrunk(make, recipe, overrides)
-    return _instantiate(model_class, config, seed)
+    image = shrink.SMALL_IMAGE if recipe.small_images else IMAGE_SIZE
+    return _instantiate(model_class, config, seed, image)
 
 
-def _instantiate(model_class: Any, config: Any, seed: int) -> BuiltModel:
+def _instantiate(
+    model_class: Any, config: Any, seed: int, image_size: int = IMAGE_SIZE
+) -> BuiltModel:
     torch.manual_seed(seed)
     model = model_class(config).eval()
     return BuiltModel(
         module=model,
-        make_inputs=inputs_for(model, seed),
+        make_inputs=inputs_for(model, seed, image_size),
         uses_attention=uses_sdpa(model),
         repro=[
             "import transformers",
@@ -83,9 +87,11 @@ def _instantiate(model_class: Any, config: Any, seed: int) -> BuiltModel:
     )
 
 
-def inputs_for(model: Any, seed: int) -> Any:
-    """A maker of inputs by signature."""
-    return lambda batch, sequence: Inputs(kwargs=InputBuilder(model, batch, sequence, seed).build())
+def inputs_for(model: Any, seed: int, image_size: int = IMAGE_SIZE) -> Any:
+    """A maker of inputs by signature; `image_size` is for models that take images of any size."""
+    return lambda batch, sequence: Inputs(
+        kwargs=InputBuilder(model, batch, sequence, seed, image_size).build()
+    )
 
 
 def uses_sdpa(model: Any) -> bool:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from conformance_worker.models import special_values
+
 HIDDEN, HEADS, KEY_VALUE_HEADS, FEED_FORWARD, VOCABULARY, LAYERS = 64, 4, 2, 128, 128, 2
 EXPERTS, EXPERTS_CHOSEN, POSITIONS = 4, 2, 1024
 MOST_LAYER_KINDS = 4
@@ -27,14 +29,18 @@ class Recipe:
     """Pass the changed values through the constructor, so that derived fields follow."""
     fill: bool = False
     """Give a number to what is `None` by default."""
+    small_images: bool = False
+    """Shrink images to a few patches."""
 
 
 RECIPES = (
-    Recipe("shrink 0", 0),
-    Recipe("shrink 0 through the constructor", 0, rebuild=True),
-    Recipe("shrink 0 with defaults filled", 0, fill=True),
-    Recipe("shrink 1", 1),
-    Recipe("shrink 2", 2),
+    Recipe("shrink 0", 0, small_images=True),
+    Recipe("shrink 0 through the constructor", 0, rebuild=True, small_images=True),
+    Recipe("shrink 0 with defaults filled", 0, fill=True, small_images=True),
+    Recipe("shrink 0 with full images", 0),
+    Recipe("shrink 1", 1, small_images=True),
+    Recipe("shrink 2", 2, small_images=True),
+    Recipe("shrink 2 with full images", 2),
 )
 
 _LAYERS = re.compile(
@@ -105,6 +111,9 @@ _SIZES = {
     "ssm_state_size": 16,
     "rotary_dim": 8,
 }
+SMALL_IMAGE = 64
+"""Side of a small image where the patches allow it; four patches where they are larger."""
+_IMAGES = ("image_size", "input_size", "crop_size")
 _ONE_OR_TWO = ("full_attention_interval", "global_attn_every_n_layers", "sliding_window_pattern")
 _ZEROED = ("num_kv_shared_layers", "hidden_size_per_layer_input")
 _GROUPS = {"n_group": 2, "topk_group": 1, "num_expert_group": 1}
@@ -134,6 +143,8 @@ def shrunk(make: Callable[..., Any], recipe: Recipe, overrides: dict[str, Any]) 
     changed: dict[str, Any] = {}
     for part in _parts(config):
         changes = _shrink(part, recipe.level)
+        if recipe.small_images:
+            _shrink_image(part)
         _cut_lists(part, old_layers[id(part)])
         if part is config:
             changed = changes
@@ -142,10 +153,13 @@ def shrunk(make: Callable[..., Any], recipe: Recipe, overrides: dict[str, Any]) 
         config = make(**plain)
         for part in _parts(config):
             _shrink(part, recipe.level)
-    for part in _parts(config):
+            if recipe.small_images:
+                _shrink_image(part)
+    for part in list(_parts(config)):
         if recipe.fill:
             _fill(part)
         _fit_rotary_sections(part)
+        override(part, special_values.BY_TYPE.get(part.model_type, {}))
     _clamp_token_ids(config)
     override(config, overrides)
     return config
@@ -202,6 +216,17 @@ def _shrink(config: Any, level: int) -> dict[str, Any]:
                 continue  # derived from others, which are changed themselves
             changes[name] = new
     return changes
+
+
+def _shrink_image(config: Any) -> None:
+    patch = _number(config, "patch_size") or 1
+    small = patch * max(4, -(-SMALL_IMAGE // patch)) if patch > 1 else SMALL_IMAGE
+    for name in _IMAGES:
+        value = _fields(config).get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value > small:
+            setattr(config, name, small)
+        elif isinstance(value, (list, tuple)) and len(value) == 2 and min(value) > small:
+            setattr(config, name, [small, small] if isinstance(value, list) else (small, small))
 
 
 def _wanted_layers(config: Any) -> int:
