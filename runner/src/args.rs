@@ -375,6 +375,8 @@ pub struct ReproArgs {
     pub case: String,
     #[command(flatten)]
     pub runs: RunsDirArgs,
+    #[command(flatten)]
+    pub setup: SetupArgs,
 }
 
 fn word<W: std::str::FromStr<Err = protocol::UnknownWord>>(text: &str) -> Result<W, String> {

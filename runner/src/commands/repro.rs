@@ -5,9 +5,12 @@ use protocol::ingest_api::Attempt;
 use super::{print, say};
 use crate::Error;
 use crate::args::ReproArgs;
+use crate::device::Profile;
 use crate::exit::Exit;
 use crate::journal::{self, Record};
+use crate::python::PythonEnvironment;
 use crate::run_dir::RunDir;
+use crate::worker_package::unpack_sim_wrapper;
 
 pub(super) fn execute(args: &ReproArgs) -> Result<Exit, Error> {
     let run_dir = RunDir::find(&args.runs.directory(), &args.run)?;
@@ -49,6 +52,24 @@ pub(super) fn execute(args: &ReproArgs) -> Result<Exit, Error> {
         });
     };
     say(&format!("# {}: {} {}", attempt.case, attempt.outcome, attempt.message));
+    print(&environment(&run_dir, args)?)?;
     print(&attempt.evidence.repro)?;
     Ok(Exit::Success)
+}
+
+/// Python that sets what the device needs before anything is imported.
+fn environment(run_dir: &RunDir, args: &ReproArgs) -> Result<String, Error> {
+    let settings = run_dir.plan()?.settings;
+    let Ok(profile) = settings.profile.parse::<Profile>() else { return Ok(String::new()) };
+    // The environment of then may be gone; the script itself is still worth having.
+    let Ok(python) = PythonEnvironment::ask(&settings.python) else { return Ok(String::new()) };
+    let wrapper = unpack_sim_wrapper(&args.setup.directory())?;
+    let mut variables = profile.environment(&python, Some(&wrapper));
+    if variables.is_empty() {
+        return Ok(String::new());
+    }
+    variables.insert("TORCH_DEVICE_BACKEND_AUTOLOAD".to_owned(), "0".to_owned());
+    let json = serde_json::to_string(&variables).expect("texts only");
+    let python = settings.python.display();
+    Ok(format!("# execute with {python}\nimport os\nos.environ.update({json})\n"))
 }

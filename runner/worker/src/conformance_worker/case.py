@@ -16,6 +16,9 @@ from conformance_worker.messages import Entered, Execute, Failure, Observed, Tag
 from conformance_worker.tensors import Leaf
 from conformance_worker.words import Mode, Rule, Stage, ToleranceClass
 
+REPRO_FILE = "repro.py"
+"""Name of the repro in the exchange directory."""
+
 
 class CaseRun:
     """State of the case in flight."""
@@ -31,6 +34,7 @@ class CaseRun:
         """Whether attention is part of the case, so that a device's replacement of it counts."""
 
         self._send = send
+        self._repro_is_left = False
         self._since: float | None = None
 
     # --- stages ---------------------------------------------------------------------------------
@@ -40,9 +44,20 @@ class CaseRun:
         if self._since is not None and stage is self.stage:
             return
         self.leave()
+        self._leave_repro()
         self.stage = stage
         self._since = time.monotonic()
         self._send(Entered(stage))
+
+    def _leave_repro(self) -> None:
+        """Writes the repro beside the tensors: where this process does not survive the case, that
+        is how the runner gets it."""
+        if not self.observed.repro or self._repro_is_left:
+            return
+        self._repro_is_left = True
+        with contextlib.suppress(OSError):
+            path = Path(self.request.exchange) / REPRO_FILE
+            path.write_text(self.observed.repro, encoding="utf-8")
 
     def leave(self) -> None:
         """Ends the present stage and adds its seconds."""
