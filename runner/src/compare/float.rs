@@ -21,13 +21,29 @@ use super::ulps::Ulps;
 /// buffers of this many numbers fit a first-level cache of 32 KiB.
 const CHUNK: usize = 1024;
 
+/// What a scan needs beside its result: kept from tensor to tensor, since clearing it costs more
+/// than comparing a small one.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    chunk: Box<Chunk>,
+    pub(super) ulps: Ulps,
+}
+
+impl Scratch {
+    pub(super) fn new() -> Self {
+        Self { chunk: Box::new(Chunk::new()), ulps: Ulps::default() }
+    }
+}
+
 /// Widened numbers of one chunk. Where a number is not finite, the finite ones are moved together
 /// and `moved` says where they were.
+#[derive(Debug)]
 struct Chunk {
     actual: [f64; CHUNK],
     expected: [f64; CHUNK],
     distances: [u64; CHUNK],
     places: [i64; CHUNK],
+    other_places: [i64; CHUNK],
     moved: [u32; CHUNK],
     is_moved: bool,
     length: usize,
@@ -40,6 +56,7 @@ impl Chunk {
             expected: [0.0; CHUNK],
             distances: [0; CHUNK],
             places: [0; CHUNK],
+            other_places: [0; CHUNK],
             moved: [0; CHUNK],
             is_moved: false,
             length: 0,
@@ -53,7 +70,12 @@ impl Chunk {
 }
 
 /// Looks at the numbers of `range` (parts, for complex elements).
-pub(super) fn scan(pair: &Pair<'_>, range: Range<usize>, summary: &mut Summary, ulps: &mut Ulps) {
+pub(super) fn scan(
+    pair: &Pair<'_>,
+    range: Range<usize>,
+    summary: &mut Summary,
+    scratch: &mut Scratch,
+) {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx512f")
         && std::arch::is_x86_feature_detected!("avx512dq")
@@ -63,65 +85,61 @@ pub(super) fn scan(pair: &Pair<'_>, range: Range<usize>, summary: &mut Summary, 
         #[expect(unsafe_code, reason = "the processor has been asked")]
         // SAFETY: the features were detected.
         unsafe {
-            scan_avx512(pair, range, summary, ulps);
+            scan_avx512(pair, range, summary, scratch);
         }
         return;
     } else if std::arch::is_x86_feature_detected!("avx2") {
         #[expect(unsafe_code, reason = "the processor has been asked")]
         // SAFETY: the feature was detected.
         unsafe {
-            scan_avx2(pair, range, summary, ulps);
+            scan_avx2(pair, range, summary, scratch);
         }
         return;
     }
-    scan_portable(pair, range, summary, ulps);
+    scan_portable(pair, range, summary, scratch);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw")]
-fn scan_avx512(pair: &Pair<'_>, range: Range<usize>, summary: &mut Summary, ulps: &mut Ulps) {
-    scan_portable(pair, range, summary, ulps);
+fn scan_avx512(pair: &Pair<'_>, range: Range<usize>, summary: &mut Summary, scratch: &mut Scratch) {
+    scan_portable(pair, range, summary, scratch);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn scan_avx2(pair: &Pair<'_>, range: Range<usize>, summary: &mut Summary, ulps: &mut Ulps) {
-    scan_portable(pair, range, summary, ulps);
+fn scan_avx2(pair: &Pair<'_>, range: Range<usize>, summary: &mut Summary, scratch: &mut Scratch) {
+    scan_portable(pair, range, summary, scratch);
 }
 
 #[inline(always)]
-fn scan_portable(pair: &Pair<'_>, range: Range<usize>, summary: &mut Summary, ulps: &mut Ulps) {
-    let mut chunk = Chunk::new();
+fn scan_portable(
+    pair: &Pair<'_>,
+    range: Range<usize>,
+    summary: &mut Summary,
+    scratch: &mut Scratch,
+) {
+    let Scratch { chunk, ulps } = scratch;
     // An integer beside a float has no units in the last place.
     let has_places = pair.actual.element.kind() == Kind::Float;
     let mut start = range.start;
     while start < range.end {
         let length = CHUNK.min(range.end - start);
         summary.elements += (length / pair.parts()) as u64;
-        fill(pair, start, length, &mut chunk);
+        fill(pair, start, length, chunk);
         if chunk.is_moved {
-            note_nonfinite(pair, start, length, &chunk, summary);
+            note_nonfinite(pair, start, length, chunk, summary);
         }
         if chunk.length > 0 {
             if has_places {
                 ulps.add(&chunk.distances[..chunk.length]);
             }
             if pair.complex {
-                scan_complex(pair, start, &chunk, summary);
+                scan_complex(pair, start, chunk, summary);
             } else {
-                scan_real(pair, start, &chunk, summary);
+                scan_real(pair, start, chunk, summary);
             }
         }
         start += length;
-    }
-}
-
-/// Gives the distances of all finite pairs once more.
-pub(super) fn walk_distances(pair: &Pair<'_>, numbers: usize, sink: &mut dyn FnMut(&[u64])) {
-    let mut chunk = Chunk::new();
-    for start in (0..numbers).step_by(CHUNK) {
-        fill(pair, start, CHUNK.min(numbers - start), &mut chunk);
-        sink(&chunk.distances[..chunk.length]);
     }
 }
 
@@ -152,10 +170,9 @@ fn places_of_one_type(
     length: usize,
     chunk: &mut Chunk,
 ) {
-    let mut others = [0i64; CHUNK];
     element.places(actual, &mut chunk.places[..length]);
-    element.places(expected, &mut others[..length]);
-    let places = chunk.places[..length].iter().zip(&others[..length]);
+    element.places(expected, &mut chunk.other_places[..length]);
+    let places = chunk.places[..length].iter().zip(&chunk.other_places[..length]);
     for (distance, (actual, expected)) in chunk.distances[..length].iter_mut().zip(places) {
         *distance = actual.abs_diff(*expected);
     }

@@ -11,6 +11,7 @@ use protocol::{Comparison, Figures, Number, Tolerance};
 use super::elements::DataType;
 use super::error::CompareError;
 use super::file::OutputFile;
+use super::float::Scratch;
 use super::leaf::{self, Leaf, LeafKind};
 use super::rules::{Rule, is_close};
 use super::statistical;
@@ -51,6 +52,7 @@ pub fn compare_outputs(
         expected,
         tensors: Vec::new(),
         findings: Findings::default(),
+        scratch: Scratch::new(),
     };
     comparer.compare()?;
     let held = !comparer.findings.wrong;
@@ -103,6 +105,7 @@ struct Comparer<'a> {
     expected: OutputFile,
     tensors: Vec<TensorComparison>,
     findings: Findings,
+    scratch: Scratch,
 }
 
 impl Comparer<'_> {
@@ -199,7 +202,7 @@ impl Comparer<'_> {
             complex: data_type.complex,
             tolerance,
         };
-        let mut compared = pair.compare(&actual.shape);
+        let mut compared = pair.compare(&actual.shape, &mut self.scratch);
         if is_logits(&actual.path) {
             compared.figures.top1_agreement = pair.top1_agreement(&actual.shape).map(Number);
         }

@@ -9,7 +9,7 @@ use protocol::{Figures, Number, Tolerance};
 
 use super::elements::{Element, Kind};
 use super::figures::Summary;
-use super::ulps::Ulps;
+use super::float::Scratch;
 use super::{float, integer};
 
 /// Numbers in one block.
@@ -90,69 +90,65 @@ impl Pair<'_> {
         self.actual.element.kind() == Kind::Integer && self.expected.element.kind() == Kind::Integer
     }
 
-    fn scan(&self, block: usize, ulps: &mut Ulps) -> Summary {
+    fn scan(&self, block: usize, scratch: &mut Scratch) -> Summary {
         let start = block * BLOCK;
         let range = start..self.numbers().min(start + BLOCK);
         let mut summary = Summary::default();
         if self.is_integer() {
             integer::scan(self, range, &mut summary);
         } else {
-            float::scan(self, range, &mut summary, ulps);
+            float::scan(self, range, &mut summary, scratch);
         }
         summary
     }
 
-    fn scan_all(&self) -> (Summary, Ulps) {
+    fn scan_all(&self, scratch: &mut Scratch) -> Summary {
+        scratch.ulps.clear();
+        let mut summary = Summary::default();
         let blocks = self.numbers().div_ceil(BLOCK);
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = threads.min(MAX_THREADS).min(blocks.div_ceil(4));
+        let threads = threads_for(blocks);
         if threads <= 1 {
-            let mut ulps = Ulps::new();
-            let mut summary = Summary::default();
             for block in 0..blocks {
-                summary.merge(&self.scan(block, &mut ulps));
+                summary.merge(&self.scan(block, scratch));
             }
-            return (summary, ulps);
+            return summary;
         }
         let next = AtomicUsize::new(0);
         let work = || {
-            let (mut ulps, mut done) = (Ulps::new(), Vec::new());
+            let (mut scratch, mut done) = (Scratch::new(), Vec::new());
             loop {
                 let block = next.fetch_add(1, Ordering::Relaxed);
                 if block >= blocks {
-                    return (ulps, done);
+                    return (scratch, done);
                 }
-                done.push((block, self.scan(block, &mut ulps)));
+                done.push((block, self.scan(block, &mut scratch)));
             }
         };
-        let (mut ulps, mut done) = (Ulps::new(), Vec::with_capacity(blocks));
+        let mut done = Vec::with_capacity(blocks);
         std::thread::scope(|scope| {
             let handles: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
             for handle in handles {
                 let (others, blocks) = handle.join().expect("scanning does not panic");
-                ulps.merge(&others);
+                scratch.ulps.merge(&others.ulps);
                 done.extend(blocks);
             }
         });
         done.sort_unstable_by_key(|(block, _)| *block);
-        let mut summary = Summary::default();
         for (_, block) in &done {
             summary.merge(block);
         }
-        (summary, ulps)
+        summary
     }
 
     /// All figures. `shape` is that of the elements, for the place of the worst.
-    pub(super) fn compare(&self, shape: &[u64]) -> Compared {
-        let (summary, ulps) = self.scan_all();
-        let walk = |sink: &mut dyn FnMut(&[u64])| {
-            float::walk_distances(self, self.numbers(), sink);
-        };
+    pub(super) fn compare(&self, shape: &[u64], scratch: &mut Scratch) -> Compared {
+        let summary = self.scan_all(scratch);
+        let ulps = &mut scratch.ulps;
         #[expect(clippy::cast_precision_loss, reason = "a figure")]
         let number = |distance: Option<u64>| distance.map(|distance| Number(distance as f64));
         let figures = Figures {
-            ulp_p50: number(ulps.percentile(50, &walk)),
-            ulp_p99: number(ulps.percentile(99, &walk)),
+            ulp_p50: number(ulps.percentile(50)),
+            ulp_p99: number(ulps.percentile(99)),
             ulp_max: number(ulps.max()),
             ..summary.figures(shape)
         };
@@ -180,6 +176,14 @@ impl Pair<'_> {
             .count();
         Some(agree as f64 / rows as f64)
     }
+}
+
+/// Threads for a tensor of so many blocks: only a large one is worth starting any.
+fn threads_for(blocks: usize) -> usize {
+    if blocks < 8 {
+        return 1;
+    }
+    std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS)
 }
 
 /// Place of the largest of `length` numbers from `start` on.

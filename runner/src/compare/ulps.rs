@@ -1,34 +1,36 @@
-//! Distances in units in the last place: counted in one pass, percentiles exact.
+//! Distances in units in the last place, counted in one pass.
 //!
 //! The percentile `q` of `n` distances is by nearest rank: the smallest distance that at least
-//! `⌈q·n⌉` of them do not exceed. Small distances have a bin each. Larger ones share bins of one
-//! sixteenth of a power of two, and where a percentile falls into such a bin, the distances inside
-//! it are counted again in finer bins, until one is left.
+//! `⌈q·n⌉` of them do not exceed. Up to [`FEW`] distances are kept as they are. More are counted in
+//! bins, which hold distances to eleven significant bits, rounded down: exact up to 2048, and within
+//! one part in 1024 above. The maximum is always exact.
 
-/// Distances with a bin of their own.
-const SINGLE: usize = 1024;
-const SINGLE_LOG2: u32 = 10;
-/// Bins per power of two above.
-const SPLIT: usize = 16;
-const SPLIT_LOG2: u32 = 4;
-const BINS: usize = SINGLE + (64 - SINGLE_LOG2 as usize) * SPLIT;
-/// Finer bins of one more pass.
-const FINER: u64 = 4096;
+/// Distances kept one by one.
+const FEW: usize = 1024;
+/// Significant bits of a bin after the first.
+const MANTISSA_BITS: u32 = 10;
+/// The bits of 1.0 as `f64`, in units of one bin.
+const ONE: u64 = 1023 << MANTISSA_BITS;
+/// Zero has the first bin, then come 64 powers of two.
+const BINS: usize = 1 + (64 << MANTISSA_BITS);
 
 /// Counts of distances.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Ulps {
-    bins: Box<[u64]>,
+    few: Vec<u64>,
+    /// Empty as long as `few` is enough.
+    bins: Vec<u64>,
     count: u64,
     max: u64,
 }
 
-/// Gives every distance once more, in slices.
-pub(super) type Walk<'a> = &'a dyn Fn(&mut dyn FnMut(&[u64]));
-
 impl Ulps {
-    pub(super) fn new() -> Self {
-        Self { bins: vec![0; BINS].into_boxed_slice(), count: 0, max: 0 }
+    /// Forgets everything, keeping the memory of the few.
+    pub(super) fn clear(&mut self) {
+        self.few.clear();
+        self.bins = Vec::new();
+        self.count = 0;
+        self.max = 0;
     }
 
     /// Counts some distances.
@@ -37,30 +39,73 @@ impl Ulps {
         let max = distances.iter().fold(0, |max, distance| max.max(*distance));
         self.max = self.max.max(max);
         self.count += distances.len() as u64;
-        // Counting a few values in vectors beats one scattered increment per element.
-        if max < 6 {
-            let mut rest = distances.len() as u64;
-            for (value, bin) in (1..=max).zip(&mut self.bins[1..]) {
-                let equal: u64 =
-                    distances.iter().map(|distance| u64::from(*distance == value)).sum();
-                *bin += equal;
-                rest -= equal;
+        if self.bins.is_empty() {
+            if self.few.len() + distances.len() <= FEW {
+                self.few.extend_from_slice(distances);
+                return;
             }
-            self.bins[0] += rest;
-            return;
+            self.open_bins();
         }
-        for distance in distances {
-            self.bins[bin(*distance)] += 1;
+        if max < 6 {
+            self.count_small(distances, max);
+        } else {
+            self.count_each(distances);
+        }
+    }
+
+    #[inline(never)]
+    fn open_bins(&mut self) {
+        self.bins = vec![0; BINS];
+        for distance in self.few.drain(..) {
+            self.bins[bin(distance)] += 1;
+        }
+    }
+
+    /// Counting a few values in vectors beats one scattered increment per element.
+    #[inline(always)]
+    fn count_small(&mut self, distances: &[u64], max: u64) {
+        let mut rest = distances.len() as u64;
+        for value in 1..=max {
+            let equal: u64 = distances.iter().map(|distance| u64::from(*distance == value)).sum();
+            self.bins[bin(value)] += equal;
+            rest -= equal;
+        }
+        self.bins[0] += rest;
+    }
+
+    /// Bins are found in vectors, a group at a time, and then counted up.
+    #[inline(always)]
+    fn count_each(&mut self, distances: &[u64]) {
+        let bins: &mut [u64; BINS] =
+            self.bins.as_mut_slice().try_into().expect("bins are opened whole");
+        let (groups, rest) = distances.as_chunks::<64>();
+        let mut found = [0usize; 64];
+        for group in groups {
+            for (found, distance) in found.iter_mut().zip(group) {
+                *found = bin(*distance);
+            }
+            for found in found {
+                bins[found.min(BINS - 1)] += 1;
+            }
+        }
+        for distance in rest {
+            bins[bin(*distance)] += 1;
         }
     }
 
     /// Adds the counts of another part of the same tensor.
     pub(super) fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.max = self.max.max(other.max);
+        if self.bins.is_empty() {
+            self.open_bins();
+        }
         for (bin, other) in self.bins.iter_mut().zip(&other.bins) {
             *bin += other;
         }
-        self.count += other.count;
-        self.max = self.max.max(other.max);
+        for distance in &other.few {
+            self.bins[bin(*distance)] += 1;
+        }
     }
 
     /// The largest distance, if there is any.
@@ -69,92 +114,77 @@ impl Ulps {
     }
 
     /// The percentile of `percent` out of 100.
-    pub(super) fn percentile(&self, percent: u64, walk: Walk<'_>) -> Option<u64> {
+    pub(super) fn percentile(&mut self, percent: u64) -> Option<u64> {
         if self.count == 0 {
             return None;
         }
         let rank = u128::from(self.count) * u128::from(percent);
         let rank = u64::try_from(rank.div_ceil(100)).expect("at most the count").max(1);
-        let (index, rank) = find_rank(&self.bins, rank);
-        let (low, width) = bin_range(index);
-        Some(narrow(low, width, rank, walk))
-    }
-}
-
-/// The bin in which the element of this rank (from 1) is, and its rank inside.
-fn find_rank(bins: &[u64], mut rank: u64) -> (usize, u64) {
-    for (index, count) in bins.iter().enumerate() {
-        if rank <= *count {
-            return (index, rank);
+        if self.bins.is_empty() {
+            let at = usize::try_from(rank - 1).expect("few");
+            return Some(*self.few.select_nth_unstable(at).1);
         }
-        rank -= count;
-    }
-    unreachable!("a rank is at most the number of elements counted")
-}
-
-/// The distance of this rank among those in `low..low + width`.
-fn narrow(mut low: u64, mut width: u64, mut rank: u64, walk: Walk<'_>) -> u64 {
-    while width > 1 {
-        let step = width.div_ceil(FINER);
-        let mut bins = vec![0u64; usize::try_from(width.div_ceil(step)).expect("at most FINER")];
-        walk(&mut |distances| {
-            for distance in distances {
-                let offset = distance.wrapping_sub(low);
-                if offset < width {
-                    bins[usize::try_from(offset / step).expect("at most FINER")] += 1;
-                }
-            }
+        let mut before = 0;
+        let within = self.bins.iter().position(|count| {
+            before += count;
+            before >= rank
         });
-        let (index, inside) = find_rank(&bins, rank);
-        low += step * index as u64;
-        width = step;
-        rank = inside;
+        within.map(smallest_in)
     }
-    low
 }
 
+/// The bin of a distance: the leading bits of its floating-point form, which is its logarithm with
+/// eleven significant bits.
 #[inline(always)]
+#[expect(clippy::cast_precision_loss, reason = "bits beyond the eleventh are cut off anyway")]
+#[expect(clippy::cast_possible_truncation, reason = "at most BINS")]
 fn bin(distance: u64) -> usize {
-    #[expect(clippy::cast_possible_truncation, reason = "below SINGLE, or shifted to 5 bits")]
-    if distance < SINGLE as u64 {
-        distance as usize
-    } else {
-        let log2 = distance.ilog2();
-        let split = (distance >> (log2 - SPLIT_LOG2)) as usize & (SPLIT - 1);
-        SINGLE + (log2 - SINGLE_LOG2) as usize * SPLIT + split
-    }
+    // Rounding to 53 bits must not carry into the eleventh.
+    let kept = if distance >> 53 == 0 { distance } else { distance & !0xffff };
+    let bits = (kept as f64).to_bits() >> (52 - MANTISSA_BITS);
+    let above_zero = bits.wrapping_sub(ONE - 1);
+    (if distance == 0 { 0 } else { above_zero }) as usize
 }
 
-/// First distance of a bin and how many share it.
-fn bin_range(index: usize) -> (u64, u64) {
-    if index < SINGLE {
-        return (index as u64, 1);
+/// The smallest distance of a bin.
+#[expect(clippy::cast_possible_truncation, reason = "bins are of whole numbers")]
+#[expect(clippy::cast_sign_loss, reason = "never negative")]
+fn smallest_in(bin: usize) -> u64 {
+    if bin == 0 {
+        return 0;
     }
-    let (power, split) = ((index - SINGLE) / SPLIT, (index - SINGLE) % SPLIT);
-    let log2 = SINGLE_LOG2 + u32::try_from(power).expect("below 64");
-    let width = 1u64 << (log2 - SPLIT_LOG2);
-    ((1u64 << log2) + width * split as u64, width)
+    let bits = (bin as u64 + ONE - 1) << (52 - MANTISSA_BITS);
+    // A bin below 1024 between two whole numbers is never used; rounding up names the whole one.
+    f64::from_bits(bits).ceil() as u64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// To eleven significant bits, rounded down.
+    fn cut(distance: u64) -> u64 {
+        let extra = (64 - distance.leading_zeros()).saturating_sub(MANTISSA_BITS + 1);
+        distance >> extra << extra
+    }
+
     #[test]
-    fn every_distance_is_inside_its_bin() {
+    fn bins_hold_eleven_significant_bits() {
         for distance in (0..5000).chain((0..64).flat_map(|log2| {
             let power = 1u64 << log2;
             [power - 1, power, power + 1, power + power / 3, power.wrapping_mul(2).wrapping_sub(1)]
         })) {
-            let (low, width) = bin_range(bin(distance));
-            assert!(low <= distance && distance - low < width, "{distance}: {low}+{width}");
+            let bin = bin(distance);
+            assert!(bin < BINS);
+            assert_eq!(smallest_in(bin), cut(distance), "{distance}");
         }
+        assert_eq!(smallest_in(bin(u64::MAX)), cut(u64::MAX));
     }
 
     #[test]
     fn percentiles_are_those_of_the_sorted_distances() {
         let mut state = 7u64;
-        for count in [1usize, 2, 3, 99, 100, 101, 5000] {
+        for count in [1usize, 2, 3, 99, 100, 101, 1024, 1025, 5000] {
             for shift in [0, 3, 30, 50, 61] {
                 let distances: Vec<u64> = (0..count)
                     .map(|_| {
@@ -162,30 +192,37 @@ mod tests {
                         (state >> 33).wrapping_mul(state) >> (61 - shift)
                     })
                     .collect();
-                let mut ulps = Ulps::new();
-                let mut half = Ulps::new();
-                ulps.add(&distances[..count / 2]);
-                half.add(&distances[count / 2..]);
-                ulps.merge(&half);
                 let mut sorted = distances.clone();
                 sorted.sort_unstable();
-                for percent in [50, 99, 100] {
-                    let rank = (count * percent).div_ceil(100).max(1);
-                    let walk = |sink: &mut dyn FnMut(&[u64])| sink(&distances);
-                    assert_eq!(
-                        ulps.percentile(percent as u64, &walk),
-                        Some(sorted[rank - 1]),
-                        "{count} distances, shift {shift}, {percent} %"
-                    );
+                let (mut whole, mut first, mut second) =
+                    (Ulps::default(), Ulps::default(), Ulps::default());
+                for part in distances.chunks(700) {
+                    whole.add(part);
                 }
-                assert_eq!(ulps.max(), sorted.last().copied());
+                first.add(&distances[..count / 2]);
+                second.add(&distances[count / 2..]);
+                first.merge(&second);
+                for percent in [50, 99, 100] {
+                    let right = sorted[(count * percent).div_ceil(100).max(1) - 1];
+                    let kept = if count <= FEW { right } else { cut(right) };
+                    let what = format!("{count} distances, shift {shift}, {percent} %");
+                    assert_eq!(whole.percentile(percent as u64), Some(kept), "{what}");
+                    assert_eq!(first.percentile(percent as u64), Some(cut(right)), "{what}");
+                }
+                assert_eq!(whole.max(), sorted.last().copied());
+                assert_eq!(first.max(), sorted.last().copied());
             }
         }
     }
 
     #[test]
-    fn nothing_counted_has_no_percentile() {
-        assert_eq!(Ulps::new().percentile(50, &|_| {}), None);
-        assert_eq!(Ulps::new().max(), None);
+    fn nothing_counted_has_no_percentile_and_what_was_counted_is_forgotten() {
+        let mut ulps = Ulps::default();
+        assert_eq!((ulps.percentile(50), ulps.max()), (None, None));
+        for count in [10, 5000] {
+            ulps.add(&vec![7; count]);
+            ulps.clear();
+            assert_eq!((ulps.percentile(50), ulps.max()), (None, None));
+        }
     }
 }
