@@ -96,12 +96,16 @@ def _inputs(built: BuiltModel, task: DynamismTask, sizes: dict[str, int]) -> Inp
 def _sweep(run: CaseRun, task: DynamismTask, built: BuiltModel, points: list[_Point]) -> None:
     device = run.device
     run.enter(Stage.TRANSFER)
-    device.open()
     module = reference.copied(built.module)
     device.move_module(module)
     device.synchronize()
     reset()
-    compiled = Compiled.of(module, device.compiler(dynamism=True), dynamic=True, enter=run.enter)
+    compiled = Compiled.of(
+        module,
+        device.compiler(dynamism=True),
+        dynamic=device.dynamic_within_bounds,
+        enter=run.enter,
+    )
     call: Callable[..., Any] = compiled if run.compiles else module
     try:
         for number, point in enumerate(points):

@@ -20,7 +20,7 @@ from conformance_worker.messages import (
     OperatorTask,
     Tagged,
 )
-from conformance_worker.words import FailureKind, Mode
+from conformance_worker.words import FailureKind, Mode, Stage
 
 UNTOUCHED = (FailureKind.SKIPPED, FailureKind.INFRA, FailureKind.UNSUPPORTED)
 """Failures after which the device is not suspect."""
@@ -46,6 +46,10 @@ def _subject(request: Execute) -> str:
 
 
 def _observe(run: CaseRun) -> None:
+    # Before anything is computed on the host: PyTorch's autograd engine looks for device types
+    # once, at the first backward, and knows no backend that is registered later.
+    run.enter(Stage.IMPORT)
+    run.device.open()
     task = run.request.task
     if isinstance(task, OperatorTask):
         from conformance_worker import operator_case

@@ -47,7 +47,7 @@ class Compiled:
         function: Callable[..., Any],
         compiler: str | Callable[..., Any],
         *,
-        dynamic: bool,
+        dynamic: bool | None,
         enter: Callable[[Stage], None],
     ) -> Compiled:
         """Wraps `function`; `enter` is told the stage as it changes during a call."""

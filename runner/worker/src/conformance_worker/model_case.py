@@ -121,7 +121,6 @@ def _expected(
 def _on_device(run: CaseRun, built: BuiltModel, inputs: Inputs, execute: Any) -> list[Leaf]:
     device = run.device
     run.enter(Stage.TRANSFER)
-    device.open()
 
     def prepare() -> tuple[Any, Inputs]:
         module = reference.copied(built.module)

@@ -105,12 +105,9 @@ def _reference(run: CaseRun, entry: Any, sample: Sample) -> Expected:
     expected = Expected(reference.describe(leaves), None)
     expected.dtype_name = tensors.dtype_name(native)
     random = _is_random(run, entry, sample, leaves)
-    present = tensors.tensors_of(leaves)
+    outputs = tensors.tensors_of([leaf for leaf in leaves if not leaf.path.startswith("inputs")])
     expected.rule = operator_rules.rule(
-        entry,
-        random=random,
-        dtypes={tensor.dtype for tensor in present},
-        random_elements=max((tensor.numel() for tensor in present), default=0),
+        entry, random=random, dtypes={tensor.dtype for tensor in outputs}
     )
     wide = operator_rules.reference_dtype(entry, native, train=run.request.train)
     if expected.rule is Rule.CLOSE and wide is not native:
@@ -177,7 +174,6 @@ def _on_device(run: CaseRun, entry: Any, sample: Sample, expected: Expected) -> 
         return device.call(call, (run, entry, moved, out_like, compiled), {})
 
     run.enter(Stage.TRANSFER)
-    device.open()
     moved = prepare()
     run.seed()
     run.enter(Stage.EXECUTE)
@@ -223,11 +219,12 @@ def _call(
             run.observed.graphs = counted.graphs()
     else:
         output = function(sample.input, sample.args, sample.kwargs)
+    processed = sample.process_output(output) if run.request.train else output
     if operator_rules.wants_processing(entry):
-        output = sample.process_output(output)
+        output = processed if run.request.train else sample.process_output(output)
     if not run.request.train:
         return {"output": output}
-    return {"output": output, "gradients": _gradients(run, sample, output)}
+    return {"output": output, "gradients": _gradients(run, sample, processed)}
 
 
 def _form(
@@ -267,8 +264,11 @@ def _noncontiguous(tensor: torch.Tensor) -> torch.Tensor:
 
 def _gradients(run: CaseRun, sample: Sample, output: Any) -> dict[str, Any]:
     """Gradients of the outputs for every input that takes part, by fixed output gradients."""
-    processed = tensors.tensors_of(tensors.flatten(sample.process_output(output), "output"))
-    outputs = [tensor for tensor in processed if tensor.requires_grad]
+    outputs = [
+        tensor
+        for tensor in tensors.tensors_of(tensors.flatten(output, "output"))
+        if tensor.requires_grad
+    ]
     inputs = [tensor for tensor in sample.tensors() if tensor.requires_grad]
     if not outputs or not inputs:
         return {}

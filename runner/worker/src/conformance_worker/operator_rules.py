@@ -83,9 +83,6 @@ DTYPE_SENSITIVE = frozenset(
 )
 """Entries whose meaning depends on the dtype, so that a wider reference is another function."""
 
-STATISTICAL_ELEMENTS = 64
-"""Fewest random elements for which a distribution can be told from another."""
-
 _MATMUL = re.compile(
     r"matmul|(^|\.|_)(mm|bmm|mv|dot|vdot|inner|einsum|tensordot|kron)(\.|$|_)"
     r"|addmm|addmv|addbmm|baddbmm|conv|bilinear$|functional\.linear|attention|cdist|pdist"
@@ -125,12 +122,12 @@ def may_be_random(entry: Any) -> bool:
     return operators.is_seeded(entry) or entry.name in RANDOM or entry.full_name in RANDOM
 
 
-def rule(entry: Any, *, random: bool, dtypes: set[torch.dtype], random_elements: int) -> Rule:
+def rule(entry: Any, *, random: bool, dtypes: set[torch.dtype]) -> Rule:
     """The rule for outputs of these dtypes; `random` is measured on the host, not guessed."""
     if entry.name in UNINITIALISED:
         return Rule.METADATA
     if random:
-        return Rule.STATISTICAL if random_elements >= STATISTICAL_ELEMENTS else Rule.METADATA
+        return Rule.STATISTICAL
     if any(dtype.is_floating_point or dtype.is_complex for dtype in dtypes):
         return Rule.CLOSE
     return Rule.EXACT

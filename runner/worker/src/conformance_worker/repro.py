@@ -85,7 +85,7 @@ def dynamism_case(request: Execute, task: DynamismTask, built: BuiltModel, devic
         *built.repro,
         f"model = model.to(torch.{request.dtype.value}).to({place!r})",
         *device.dynamism_repro_lines(),
-        "model = torch.compile(model, backend=backend, dynamic=True)",
+        f"model = torch.compile(model, backend=backend, dynamic={device.dynamic_within_bounds})",
         f"for number, sizes in enumerate({task.sweep!r}):",
         "    inputs = {}",
     ]

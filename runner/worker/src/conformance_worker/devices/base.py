@@ -47,6 +47,9 @@ class Device:
 
     simulated = False
 
+    dynamic_within_bounds: bool | None = True
+    """What `torch.compile(dynamic=...)` is to be for sizes that are declared with bounds."""
+
     def load(self) -> dict[str, str]:
         """Imports the backend; gives versions by name. Creates no client."""
         return {}

@@ -3,7 +3,8 @@
 Everything said about TorchTPU in `devices.tpu` holds. This module adds what the *host* cannot
 execute although a TPU could; such a failure is `host-limit` and says nothing about TorchTPU.
 
-One host limit cannot be seen from in here: XLA:CPU aborts the process on `chlo.scan`
+One host limit is caught only while the wrapper advertises an older StableHLO (its setting
+`CONFORMANCE_SIM_STABLEHLO`): otherwise XLA:CPU aborts the process on `chlo.scan`
 (`computation_partitioner.cc`), which the runner reports as a crash with that log line.
 """
 
@@ -25,6 +26,9 @@ LIBRARY_VARIABLE = "TPU_LIBRARY_PATH"
 PLUGIN_VARIABLE = "CONFORMANCE_SIM_PLUGIN"
 
 HOST_LIMITS = (
+    # The wrapper advertises an older StableHLO, since XLA:CPU aborts on the scan that a newer one
+    # would bring; TorchTPU then refuses the program with an exception.
+    re.compile(r"failed to serialize StableHLO to plugin version"),
     re.compile(r"no FFI handler registered for (?P<what>LuDecomposition)"),
     re.compile(r"(?P<what>PadRealToStatic)"),
     re.compile(r"(?P<what>tpu_custom_call)"),

@@ -1,0 +1,66 @@
+"""Models of a user's own, for the source `python`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+class Breaking(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.linear(x)
+        torch._dynamo.graph_break()
+        return x + 1
+
+
+class Raising(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        raise ValueError("no")
+
+
+class Dynamic(torch.nn.Module):
+    """Honours a dynamic length, or makes a graph for each one."""
+
+    def __init__(self, *, specialises: bool) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.specialises = specialises
+
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        x = torch.nn.functional.one_hot(input_ids % 4, 4).float()
+        if self.specialises and x.shape[1] % 2 == 0:
+            x = x + 1
+        return self.linear(x)
+
+
+def plain() -> tuple[torch.nn.Module, Any]:
+    return torch.nn.Linear(4, 4), (torch.arange(8.0).reshape(2, 4),)
+
+
+def sized() -> tuple[torch.nn.Module, Callable[[int, int], Any]]:
+    return torch.nn.Linear(4, 4), lambda batch, _: {"input": torch.ones(batch, 4)}
+
+
+def breaking() -> tuple[torch.nn.Module, Any]:
+    return Breaking(), (torch.ones(2, 4),)
+
+
+def raising() -> tuple[torch.nn.Module, Any]:
+    return Raising(), (torch.ones(2),)
+
+
+def nothing() -> None:
+    return None
+
+
+def dynamic(specialises: bool = False) -> tuple[torch.nn.Module, Callable[[int, int], Any]]:
+    def inputs(batch: int, sequence: int) -> Any:
+        return {"input_ids": torch.arange(batch * sequence).reshape(batch, sequence)}
+
+    return Dynamic(specialises=specialises), inputs
