@@ -130,3 +130,26 @@ fn two_runners_cannot_write_to_one_run() {
     signal(&child, Signal::SIGKILL);
     child.wait().unwrap();
 }
+
+#[test]
+fn a_killed_fork_server_takes_its_workers_along_and_is_replaced() {
+    let world = World::new();
+    let child = spawn(&world, &sleepy(6), &[]);
+    wait_for_attempts(&world, 2);
+    let parent_of = |pid: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let (_, rest) = stat.rsplit_once(") ").unwrap_or_default();
+        rest.split(' ').nth(1).and_then(|parent| parent.parse::<u32>().ok())
+    };
+    let family = descendants(child.id());
+    let fork_server =
+        family.iter().copied().find(|pid| parent_of(*pid) == Some(child.id())).unwrap();
+    kill(Pid::from_raw(fork_server.try_into().unwrap()), Signal::SIGKILL).unwrap();
+    let ended = Ended::wait(child);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let attempts = world.attempts();
+    let lost: Vec<_> = attempts.iter().filter(|a| a.outcome == Outcome::Infra).collect();
+    assert_eq!(lost.len(), 1, "{attempts:?}");
+    assert_eq!(attempts.iter().filter(|a| a.outcome == Outcome::Pass).count(), 6);
+    assert!(family.iter().all(|pid| !is_running(*pid)), "none of the first family is left");
+}
