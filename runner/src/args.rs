@@ -102,8 +102,9 @@ pub struct PlanArgs {
         default_value = "forward"
     )]
     pub direction: Vec<Direction>,
-    /// Only cases whose key contains TEXT, or matches it when it has `*` or `?`; may be repeated.
-    #[arg(long, value_name = "TEXT")]
+    /// Only cases that match, by a text in their key or as `op:aten.add dtype:bf16 mode:!compile`;
+    /// may be repeated, and one match is enough.
+    #[arg(long, value_name = "QUERY")]
     pub filter: Vec<String>,
     /// Only this slice of the plan, from 1, stable by hash of the case key.
     #[arg(long, value_name = "I/N")]

@@ -1,89 +1,75 @@
-//! Choosing cases by text: substrings and globs over case keys.
+//! Choosing cases of a plan by `--filter`, in the query grammar of [`protocol::query`].
 
 use protocol::CaseKey;
+use protocol::query::Query;
 
-/// Case keys that contain one of the texts, or match it when it has `*` or `?`.
+use crate::Error;
+
+/// Cases that match one of several queries; without any, every case.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
-    patterns: Vec<String>,
+    texts: Vec<String>,
+    queries: Vec<Query>,
 }
 
 impl Filter {
-    /// No pattern lets every case through.
-    #[must_use]
-    pub fn new(patterns: Vec<String>) -> Self {
-        Self { patterns }
+    /// Reads the queries; the first that cannot be read is an error that points into it.
+    pub fn parse(texts: &[String]) -> Result<Self, Error> {
+        let read = |text: &String| {
+            Query::parse_for_plan(text).map_err(|error| Error::Usage {
+                message: format!("the filter cannot be read: {error}"),
+                hint: "a filter is a text to look for in case keys, or reads like `op:aten.add \
+                       dtype:bf16 mode:!compile`"
+                    .to_owned(),
+            })
+        };
+        let queries = texts.iter().map(read).collect::<Result<_, _>>()?;
+        Ok(Self { texts: texts.to_vec(), queries })
     }
 
     /// Whether the case is chosen.
     #[must_use]
     pub fn chooses(&self, case: &CaseKey) -> bool {
-        self.patterns.is_empty() || self.patterns.iter().any(|p| matches(p, case.as_str()))
+        self.queries.is_empty() || self.queries.iter().any(|query| query.matches(case))
     }
 
     /// As it was typed, for messages.
     #[must_use]
     pub fn describe(&self) -> String {
-        self.patterns.iter().map(|p| format!("`{p}`")).collect::<Vec<_>>().join(", ")
+        self.texts.iter().map(|text| format!("`{text}`")).collect::<Vec<_>>().join(", ")
     }
-}
-
-/// A text with `*` or `?` must match the whole key, any other must be part of it.
-fn matches(pattern: &str, text: &str) -> bool {
-    if pattern.contains(['*', '?']) {
-        glob(pattern.as_bytes(), text.as_bytes())
-    } else {
-        text.contains(pattern)
-    }
-}
-
-/// `*` stands for any bytes, `/` too, `?` for one. Linear but for one retry point, so that no
-/// pattern can make it slow.
-fn glob(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut p, mut t) = (0, 0);
-    let mut retry: Option<(usize, usize)> = None;
-    while t < text.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                retry = Some((p, t));
-                p += 1;
-            }
-            Some(&byte) if byte == b'?' || byte == text[t] => {
-                p += 1;
-                t += 1;
-            }
-            Some(_) | None => {
-                let Some((star, from)) = retry else { return false };
-                retry = Some((star, from + 1));
-                p = star + 1;
-                t = from + 1;
-            }
-        }
-    }
-    pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn filter(texts: &[&str]) -> Result<Filter, Error> {
+        Filter::parse(&texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+    }
+
     #[test]
-    fn texts_are_parts_and_globs_are_whole() {
-        let case = "operators/opinfo:nn.functional.relu#3/float32.eager.forward".parse().unwrap();
-        for (patterns, chosen) in [
+    fn one_of_several_queries_is_enough() {
+        let key = "operators/opinfo:nn.functional.relu#3/float32.eager.forward";
+        let case = key.parse().unwrap();
+        for (texts, chosen) in [
             (vec![], true),
             (vec!["relu"], true),
+            (vec![key], true),
             (vec!["gelu"], false),
             (vec!["gelu", "relu#3"], true),
-            (vec!["operators/*"], true),
             (vec!["*relu*"], true),
-            (vec!["*relu"], false),
-            (vec!["*/float32.?ager.*"], true),
-            (vec!["*re*re*"], false),
-            (vec!["**relu#?/**"], true),
+            (vec!["op:nn.functional.relu mode:eager"], true),
+            (vec!["op:nn.functional.relu mode:compile"], false),
         ] {
-            let filter = Filter::new(patterns.iter().map(|p| (*p).to_owned()).collect());
-            assert_eq!(filter.chooses(&case), chosen, "{patterns:?}");
+            assert_eq!(filter(&texts).unwrap().chooses(&case), chosen, "{texts:?}");
         }
+    }
+
+    #[test]
+    fn what_is_known_only_afterwards_is_refused_at_its_place() {
+        let error = filter(&["relu", "outcome:pass"]).unwrap_err();
+        assert_eq!(error.exit(), crate::exit::Exit::Usage);
+        assert!(error.to_string().contains("^^^^^^^"), "{error}");
     }
 }

@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn an_empty_choice_is_an_error_that_names_the_filter() {
         let cases = plan_cases(&axes(&[Suite::Tier1]), &[], &[model("A", false)]).unwrap();
-        let filter = Filter::new(vec!["aten::nosuch".to_owned()]);
+        let filter = Filter::parse(&["aten::nosuch".to_owned()]).unwrap();
         let error = select(cases, &filter).unwrap_err();
         assert_eq!(error.exit(), crate::exit::Exit::NothingSelected);
         assert!(error.to_string().contains("`aten::nosuch`"), "{error}");

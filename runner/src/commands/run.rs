@@ -83,6 +83,7 @@ pub(super) struct PlanInputs {
     suites: Vec<Suite>,
     entries: Vec<String>,
     models: Vec<plan::PlannedModel>,
+    filter: Filter,
 }
 
 impl PlanInputs {
@@ -105,12 +106,13 @@ impl PlanInputs {
                 hint: "name one with `--model-list FILE`".to_owned(),
             });
         }
+        let filter = Filter::parse(&args.filter)?;
         let mut entries = Vec::new();
         if suites.contains(&Suite::Operators) {
             entries = selection::entries(&args.selection)?;
         }
         let models = load_models(&args.model_list)?;
-        Ok(Self { suites, entries, models })
+        Ok(Self { suites, entries, models, filter })
     }
 
     /// Whether a worker must be asked for the operator cases.
@@ -142,7 +144,7 @@ impl PlanInputs {
             directions: args.direction.clone(),
         };
         let cases = plan::plan_cases(&axes, operators, &self.models)?;
-        plan::select(cases, &Filter::new(args.filter.clone()))
+        plan::select(cases, &self.filter)
     }
 
     async fn list_operators(

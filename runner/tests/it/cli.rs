@@ -84,6 +84,11 @@ fn a_filter_that_selects_nothing() {
 }
 
 #[test]
+fn a_filter_that_cannot_be_read() {
+    assert_snapshot!(snapshot(&["--suite", "operators", "--filter", "op:add mode:lazy"]));
+}
+
+#[test]
 fn an_unknown_entry() {
     let world = World::new();
     let ended = world.execute(&["pass", "nosuch"], &[]);
