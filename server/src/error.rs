@@ -151,8 +151,24 @@ fn shorten(text: &str) -> String {
 
 impl From<sqlx::Error> for Error {
     fn from(error: sqlx::Error) -> Self {
-        if is_transient(&error) { Self::Unavailable(error) } else { Self::Internal(error.into()) }
+        if is_transient(&error) {
+            Self::Unavailable(error)
+        } else if is_unstorable(&error) {
+            Self::bad_request(
+                "the request holds a character or a time that cannot be stored",
+                "look for NUL characters and for times outside the years 2000 to 2200",
+            )
+        } else {
+            Self::Internal(error.into())
+        }
     }
+}
+
+/// Whether a value of the caller's is outside what PostgreSQL has: NUL in a text, a time that is
+/// too far away. Bodies are checked before; this is for names in addresses and queries.
+fn is_unstorable(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+    code.is_some_and(|code| ["22021", "22P05", "22008"].contains(&code.as_ref()))
 }
 
 /// Whether the same statement may succeed later: the connection, not the statement, is at fault.

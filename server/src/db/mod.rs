@@ -89,6 +89,17 @@ impl Db {
     }
 }
 
+/// Tells the planner what the tables hold now; takes parts of a second.
+pub async fn refresh_statistics(pool: &PgPool) -> sqlx::Result<()> {
+    sqlx::query!(
+        "ANALYZE cases, manifest_entries, attempts, case_verdicts, operators, operator_cases,
+                 signatures, run_tallies"
+    )
+    .execute(pool)
+    .await?;
+    Ok(())
+}
+
 /// Versions of the migrations that are applied.
 pub async fn applied_migrations(pool: &PgPool) -> sqlx::Result<Vec<i64>> {
     sqlx::query_scalar!("SELECT version FROM _sqlx_migrations WHERE success").fetch_all(pool).await

@@ -156,7 +156,13 @@ impl Cluster {
         let mut command = self.owner.command(&programs.postgres());
         command.arg("-D").arg(&self.data).arg("-k").arg(&self.socket_dir);
         let settings: &[&str] = match self.durability {
-            Durability::Full => &["listen_addresses=", "port=5432", "unix_socket_permissions=0700"],
+            Durability::Full => &[
+                "listen_addresses=",
+                "port=5432",
+                "unix_socket_permissions=0700",
+                // A night fills tables at once; the planner should not wait a minute to know.
+                "autovacuum_naptime=15s",
+            ],
             Durability::None => &[
                 "listen_addresses=",
                 "port=5432",

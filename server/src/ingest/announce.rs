@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use chrono::{DateTime, Utc};
 use protocol::PROTOCOL_VERSION;
 use protocol::RunKey;
 use protocol::ingest_api::{create_run, put_manifest};
@@ -19,6 +20,9 @@ use crate::judge::completeness::RunState;
 const SIMULATED_PROFILES: [&str; 2] = ["tpu-sim", "faulty"];
 const REAL_PROFILES: [&str; 3] = ["tpu", "cuda", "cpu"];
 
+/// How far the runner's clock may be ahead of ours.
+const MAX_AHEAD_HOURS: i64 = 24;
+
 /// Most parts of a version tuple, and most labels.
 const MAX_PAIRS: usize = 100;
 
@@ -29,6 +33,7 @@ pub async fn create_run(
     request: create_run::Request,
 ) -> Result<create_run::Response> {
     check_announcement(&request)?;
+    check_start(&request, state.clock.now())?;
     let body = serde_json::to_vec(&request).map_err(anyhow::Error::from)?;
     let hash = Sha256::digest(&body).to_vec();
     let request = create_run::Request {
@@ -99,6 +104,18 @@ fn check_announcement(request: &create_run::Request) -> Result<()> {
                 "at most 100 parts, keys of 100 bytes, values of 1000",
             );
         }
+    }
+    Ok(())
+}
+
+/// A run that claims to begin in the future would stay the newest one until then.
+fn check_start(request: &create_run::Request, now: DateTime<Utc>) -> Result<()> {
+    super::check_time("started_at", request.started_at)?;
+    if request.started_at > now + chrono::Duration::hours(MAX_AHEAD_HOURS) {
+        return Err(Error::bad_request(
+            format!("`started_at` is {}, and here it is {now}", request.started_at),
+            "set the clock of the runner's host",
+        ));
     }
     Ok(())
 }

@@ -17,6 +17,7 @@ pub use results::post_results;
 pub use seal::{close_silent_runs, seal_run, void_run};
 pub use waive::{NewWaiver, create_waiver, revoke_waiver};
 
+use chrono::{DateTime, Datelike as _, Utc};
 use protocol::RunKey;
 use sqlx::PgConnection;
 
@@ -43,4 +44,15 @@ fn refuse_void(run: &LockedRun) -> Result<()> {
 /// What PostgreSQL cannot store in `text` or `jsonb`: NUL, which becomes U+FFFD.
 fn storable(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
+}
+
+/// Times that a clock can reasonably show; PostgreSQL cannot store every one that can be written.
+fn check_time(field: &str, time: DateTime<Utc>) -> Result<()> {
+    if (2000..=2200).contains(&time.year()) {
+        return Ok(());
+    }
+    Err(Error::bad_request(
+        format!("`{field}` is {time}, which no clock shows"),
+        "send the time in UTC, as in `2026-11-30T05:12:00Z`",
+    ))
 }

@@ -19,6 +19,11 @@ use crate::judge::signature::Signature;
 
 /// Most attempts at one case in one run.
 const MAX_ATTEMPT: u32 = 1_000;
+/// Longest attempt, in seconds: 115 days.
+const MAX_SECONDS: f64 = 1e7;
+/// Most dispatches of one overload that are counted; sums over any number of cases stay far below
+/// what the database can hold.
+const MAX_CALLS: u64 = 1_000_000_000_000;
 /// Longest error class, in bytes.
 const MAX_CLASS_BYTES: usize = 300;
 /// Longest overload name, in bytes; the schema has the same limit.
@@ -121,9 +126,10 @@ fn check_attempt(number: usize, attempt: &Attempt) -> Result<()> {
     if !(1..=MAX_ATTEMPT).contains(&attempt.attempt) {
         return bad("attempt", "is not from 1 to 1000", "number attempts from 1");
     }
-    if !attempt.seconds.is_finite() || attempt.seconds < 0.0 {
-        return bad("seconds", "is not a length of time", "send finite seconds, 0 or more");
+    if !(0.0..=MAX_SECONDS).contains(&attempt.seconds) {
+        return bad("seconds", "is not a length of time", "send seconds from 0 to 10 million");
     }
+    super::check_time(&format!("results[{number}].started_at"), attempt.started_at)?;
     if attempt.error_class.len() > MAX_CLASS_BYTES {
         return bad("error_class", "is longer than 300 bytes", "send the class, not the message");
     }
@@ -250,7 +256,7 @@ fn find_touches(
         }
         for (overload, calls) in attempt.evidence.operators.iter().flatten() {
             let touch = touches.entry((overload.clone(), case_id)).or_default();
-            let calls = i64::try_from(*calls).unwrap_or(i64::MAX);
+            let calls = i64::try_from((*calls).min(MAX_CALLS)).unwrap_or(i64::MAX);
             touch.calls = touch.calls.max(Some(calls));
         }
         for overload in &attempt.evidence.fallback_operators {

@@ -14,12 +14,16 @@ use crate::db::{audit, verdicts};
 use crate::error::{Error, Result};
 use crate::judge::completeness::RunState;
 
+/// Attempts from which on a run changes what the planner should know.
+const LARGE_RUN: u64 = 1_000;
+
 /// Seals a run; repeatable. Refused while attempts that the runner has sent are not here.
 pub async fn seal_run(
     state: &AppState,
     key: &RunKey,
     request: seal_run::Request,
 ) -> Result<seal_run::Response> {
+    super::check_time("finished_at", request.finished_at)?;
     let mut transaction = state.db.pool().begin().await?;
     let run = super::lock(&mut transaction, key).await?;
     super::refuse_void(&run)?;
@@ -46,6 +50,11 @@ pub async fn seal_run(
     let by = SealedBy::Runner(request.finished_at);
     runs::seal(&mut transaction, &run, by, worth, now).await?;
     transaction.commit().await?;
+    if run.attempts >= LARGE_RUN {
+        // The planner would guess by what it knew before this run, and guess badly, until the
+        // database looks by itself.
+        crate::db::refresh_statistics(state.db.pool()).await?;
+    }
     Ok(seal_run::Response {
         completeness: worth.as_str().to_owned(),
         planned: tally.planned(),
@@ -83,9 +92,9 @@ pub async fn close_silent_runs(state: &AppState, silence: Duration) -> Result<us
 
 /// Withdraws a run, with a reason that goes to the audit log.
 pub async fn void_run(state: &AppState, caller: &Caller, key: &RunKey, reason: &str) -> Result<()> {
-    if reason.trim().len() < 10 {
+    if !(10..=2_000).contains(&reason.trim().chars().count()) {
         return Err(Error::bad_request(
-            "`reason` is shorter than 10 characters",
+            "`reason` is not 10 to 2,000 characters long",
             "say why the run must not count, for whoever looks at it in a year",
         ));
     }

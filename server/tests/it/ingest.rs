@@ -194,6 +194,7 @@ async fn a_bare_nan_is_refused_naming_the_field(pool: PgPool) {
             ("\"seconds\":0.25", "\"seconds\":NaN", "results[0].seconds"),
             ("\"seconds\":0.25", "\"seconds\":-1", "results[0].seconds"),
             ("\"seconds\":0.25", "\"seconds\":1e999", "results[0].seconds"),
+            ("2026-11-30T02:00:01Z", "-9999-11-30T02:00:01Z", "results[0].started_at"),
             ("\"outcome\":\"mismatch\"", "\"outcome\":\"passed\"", "results[0].outcome"),
             ("\"attempt\":1", "\"attempt\":0", "results[0].attempt"),
             ("\"attempt\":1", "\"attempt\":4000000000", "results[0].attempt"),
@@ -365,6 +366,14 @@ async fn an_announcement_must_make_sense(pool: PgPool) {
             (change(&|r| r.device_profile = "<b>".to_owned()), "`device_profile` is not"),
             (change(&|r| r.simulated = true), "`simulated` is true, which `tpu` never is"),
             (change(&|r| r.device_profile = "tpu-sim".to_owned()), "`simulated` is false"),
+            (
+                change(&|r| r.started_at = super::harness::at("2026-12-24T00:00:00Z")),
+                "and here it is",
+            ),
+            (
+                change(&|r| r.started_at = super::harness::at("1970-01-01T00:00:00Z")),
+                "no clock shows",
+            ),
             (change(&|r| r.host = "h".repeat(300)), "`device_kind` or `host` is too long"),
             (
                 change(&|r| r.labels = (0..101).map(|n| (n.to_string(), String::new())).collect()),

@@ -35,7 +35,7 @@ async fn history_is_of_the_same_device_before_the_run_and_counts_no_void_run(poo
     scenario(pool, async |world| {
         let early = "2026-11-01T00:00:00Z";
         world.finish_run(&run("cuda").on("cuda").started(early).passes("a")).await;
-        world.finish_run(&run("later").started("2026-12-24T00:00:00Z").passes("a")).await;
+        world.finish_run(&run("later").started("2026-11-30T11:00:00Z").passes("a")).await;
         world.finish_run(&run("void").started(early).passes("a")).await;
         let body = serde_json::json!({"reason": "the wrong wheel was installed"});
         let answer = world.post_json("/api/v1/runs/void/void", &body).await;

@@ -11,6 +11,7 @@ mod pages_world;
 mod access;
 mod documented;
 mod gate;
+mod hostile;
 mod house;
 mod ingest;
 mod judgement;
