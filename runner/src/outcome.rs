@@ -283,7 +283,9 @@ fn judge_place(
         let message = format!("an output is on `{place}`, not on `{}`", asked.device_type);
         return Some(Judged::bad(Outcome::Fallback, Stage::Execute, "other-device", message));
     }
-    let has_tensors = comparisons.iter().flatten().any(|c| !c.tensors.is_empty());
+    // Numbers that are no tensors, such as those of `equal` or `item`, have no place to tell.
+    let has_tensors =
+        comparisons.iter().flatten().any(|c| c.tensors.iter().any(|t| !t.shape.is_empty()));
     if places.count() == 0 && has_tensors {
         let message = "the device of the outputs is not known";
         return Some(Judged::bad(Outcome::Fallback, Stage::Execute, "device-unknown", message));

@@ -138,6 +138,10 @@ fn a_pass_needs_the_right_device_and_something_compared() {
         let outcome = outcome_of(&eager, &seen(observed, held()), "");
         assert_eq!(outcome, fallback(class, Stage::Execute));
     }
+    let mut number = comparison("", true);
+    number.tensors[0].shape.clear();
+    let of_numbers = Observed { device_used: String::new(), ..observed() };
+    assert_eq!(outcome_of(&eager, &seen(of_numbers, vec![Ok(number)]), ""), pass);
     let nothing = (Outcome::Infra, Some(Stage::Compare), "nothing-compared".to_owned());
     assert_eq!(outcome_of(&eager, &seen(observed(), vec![]), ""), nothing);
     let tier2 = asked(Suite::Tier2, Mode::Eager);
