@@ -171,18 +171,21 @@ impl DatabaseArgs {
 
 /// Directories of `PATH`.
 #[must_use]
+#[expect(clippy::disallowed_methods, reason = "this is the place")]
 pub fn search_path() -> Vec<PathBuf> {
     std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default()
 }
 
 /// Whether log lines may be coloured: on a terminal, unless `NO_COLOR` is set.
 #[must_use]
+#[expect(clippy::disallowed_methods, reason = "this is the place")]
 pub fn colour() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }
 
 /// Where a user's data goes, by the XDG rules.
 #[must_use]
+#[expect(clippy::disallowed_methods, reason = "this is the place")]
 pub fn user_data_dir() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     set("XDG_DATA_HOME")

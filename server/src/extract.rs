@@ -1,5 +1,5 @@
 //! What a handler may take from a request. The extractors of axum itself are banned in
-//! `clippy.toml`, because their refusals do not name the field or have the two faces.
+//! `server/clippy.toml`, because their refusals do not name the field or have the two faces.
 //!
 //! Who calls is a parameter too: a handler without an `Auth…` parameter is public by
 //! construction, and that is visible in its signature.
@@ -24,6 +24,7 @@ pub struct Path<T>(pub T);
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
     type Rejection = Error;
 
+    #[expect(clippy::disallowed_types, reason = "this is the one that wraps it")]
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Error> {
         match axum::extract::Path::<T>::from_request_parts(parts, state).await {
             Ok(axum::extract::Path(value)) => Ok(Self(value)),
@@ -42,6 +43,7 @@ pub struct Query<T>(pub T);
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     type Rejection = Error;
 
+    #[expect(clippy::disallowed_types, reason = "this is the one that wraps it")]
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Error> {
         match axum::extract::Query::<T>::from_request_parts(parts, state).await {
             Ok(axum::extract::Query(value)) => Ok(Self(value)),

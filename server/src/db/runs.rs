@@ -44,7 +44,7 @@ pub struct Run {
     pub last_activity_at: DateTime<Utc>,
     /// When it was sealed, by the server's clock.
     pub sealed_at: Option<DateTime<Utc>>,
-    /// `runner` or `silence`.
+    /// `runner`, `silence`, or `person` for one that was withdrawn before it was sealed.
     pub sealed_by: Option<String>,
     /// How far it has come.
     pub state: RunState,
@@ -354,7 +354,7 @@ pub async fn void(
 ) -> sqlx::Result<()> {
     sqlx::query!(
         "UPDATE runs SET completeness = 'void', state = 'sealed',
-                sealed_at = COALESCE(sealed_at, $2), sealed_by = COALESCE(sealed_by, 'silence')
+                sealed_at = COALESCE(sealed_at, $2), sealed_by = COALESCE(sealed_by, 'person')
          WHERE id = $1",
         run.id,
         now

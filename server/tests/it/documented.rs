@@ -74,3 +74,20 @@ fn the_gate_files_of_this_repository_are_gates() {
     let toml = example.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     server::judge::gate::GateFile::parse("example", "docs/gates.md", toml).unwrap();
 }
+
+#[test]
+fn the_diagram_of_a_run_has_the_states_of_the_code() {
+    use server::judge::completeness::{Completeness, RunState};
+    let text = include_str!("../../../docs/states.md");
+    let diagram = text.split("```mermaid").nth(1).unwrap().split("```").next().unwrap();
+    let nodes: BTreeSet<&str> = diagram
+        .lines()
+        .filter(|line| line.contains("-->"))
+        .flat_map(|line| line.split(" : ").next().unwrap().split("-->").map(str::trim))
+        .filter(|node| *node != "[*]")
+        .collect();
+    // A sealed run is shown by what it is worth.
+    let states = RunState::ALL.iter().filter(|s| **s != RunState::Sealed).map(|s| s.as_str());
+    let words = states.chain(Completeness::ALL.iter().map(|c| c.as_str()));
+    assert_eq!(nodes, words.collect());
+}

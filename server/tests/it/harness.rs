@@ -72,15 +72,20 @@ impl Answer {
     }
 }
 
+/// An HTTP client.
+pub(crate) fn client() -> reqwest::Client {
+    static CRYPTO: Once = Once::new();
+    CRYPTO.call_once(|| {
+        rustls::crypto::ring::default_provider().install_default().expect("nobody else does");
+    });
+    reqwest::Client::new()
+}
+
 pub(crate) async fn scenario(pool: PgPool, story: impl AsyncFnOnce(World)) {
     scenario_with(pool, Options::default(), story).await;
 }
 
 pub(crate) async fn scenario_with(pool: PgPool, options: Options, story: impl AsyncFnOnce(World)) {
-    static CRYPTO: Once = Once::new();
-    CRYPTO.call_once(|| {
-        rustls::crypto::ring::default_provider().install_default().expect("nobody else does");
-    });
     let now = Arc::new(AtomicI64::new(at(NOW).timestamp_micros()));
     let shared = now.clone();
     let clock = Clock::from_fn(move || {
@@ -110,7 +115,7 @@ pub(crate) async fn scenario_with(pool: PgPool, options: Options, story: impl As
         pool,
         state,
         token,
-        client: reqwest::Client::new(),
+        client: client(),
         now,
         server_errors: server_errors.clone(),
     };

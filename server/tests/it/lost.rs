@@ -105,7 +105,9 @@ async fn a_withdrawn_run_takes_nothing_in_and_stays_readable(pool: PgPool) {
         let refusal = world.deliver(&script).await.refusal(409);
         assert!(refusal.contains("was withdrawn"), "{refusal}");
         world.seal(&script, 0).await.refusal(409);
-        assert_eq!(world.get_json("/api/v1/runs/r1").await["completeness"], "void");
+        let body = world.get_json("/api/v1/runs/r1").await;
+        assert_eq!(body["completeness"], "void");
+        assert_eq!(body["sealed_by"], "person");
         let logged = world.count("SELECT count(*) FROM audit_log WHERE action = 'run.void'").await;
         assert_eq!(logged, 1);
     })

@@ -18,6 +18,7 @@ fn sample_rows(version: i64) -> &'static str {
         20_261_130_050_300 => include_str!("data/create_attempts.sql"),
         20_261_130_050_400 => include_str!("data/create_verdicts.sql"),
         20_261_130_050_500 => include_str!("data/create_gates.sql"),
+        20_261_130_063_000 => include_str!("data/add_sealed_by_person.sql"),
         other => panic!("migration {other} has no sample rows: add server/tests/it/data/NAME.sql"),
     }
 }
@@ -90,7 +91,7 @@ async fn the_words_of_the_schema_are_those_of_the_enums(pool: PgPool) {
         ("runs_suites_words", words(Suite::ALL)),
         ("runs_state_words", words(RunState::ALL)),
         ("runs_completeness_words", words(Completeness::ALL)),
-        ("runs_sealed_by_words", words(&["runner", "silence"])),
+        ("runs_sealed_by_words", words(&["runner", "silence", "person"])),
         ("attempts_outcome_words", words(Outcome::ALL)),
         ("attempts_stage_words", words(Stage::ALL)),
         ("case_verdicts_verdict_words", words(Verdict::ALL)),

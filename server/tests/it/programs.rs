@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::json;
 
 /// A data directory that the database's user can reach, and whatever runs in it at the end.
 struct Data(tempfile::TempDir);
@@ -249,4 +250,78 @@ fn with_database_gives_a_migrated_one_and_ends_as_the_command_ends() {
         .output()
         .unwrap();
     said(&missing, 1, &["`nosuchprogram` cannot be started", "hint:"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killing_server_and_database_in_the_middle_of_ingest_loses_and_doubles_nothing() {
+    use super::builders::run;
+
+    const BATCHES: usize = 30;
+    const BATCH: usize = 10;
+    let data = Data::new();
+    let mut server = Server::start(&data);
+    let made = data.output(&["token", "create", "--name", "a", "--scope", "ingest"]);
+    let token = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    let mut script = run("killed").started("2026-11-01T00:00:00Z");
+    for number in 0..BATCHES * BATCH {
+        script = script.passes(&format!("c{number}"));
+    }
+    let client = super::harness::client();
+    let send = async |address: &str, method: &str, path: &str, body: &serde_json::Value| {
+        let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
+        let request = client.request(method, format!("http://{address}{path}")).json(body);
+        // Whatever goes wrong, a runner keeps the batch and sends it again.
+        let answer = request.bearer_auth(&token).send().await.ok()?;
+        let taken = answer.status().is_success();
+        let body: serde_json::Value = answer.json().await.ok()?;
+        taken.then_some(body)
+    };
+    let announcement = json!(script.announcement());
+    let manifest = json!(script.manifest());
+    send(&server.address, "POST", "/api/v1/runs", &announcement).await.unwrap();
+    send(&server.address, "PUT", &script.path("/manifest"), &manifest).await.unwrap();
+
+    let mut acknowledged = 0;
+    for number in 0..BATCHES {
+        let body = json!(script.slice(number * BATCH, BATCH).results());
+        let path = script.path("/results");
+        let sent = send(&server.address, "POST", &path, &body);
+        let victim = number % 10;
+        if victim == 4 || victim == 7 {
+            // While the batch is on its way or being stored; where exactly differs by batch.
+            let pause = std::time::Duration::from_micros(700 * number as u64);
+            let pid = Pid::from_raw(server.child.id().try_into().unwrap());
+            let postmaster = data.postmaster().unwrap();
+            let kills = async {
+                tokio::time::sleep(pause).await;
+                kill(pid, Signal::SIGKILL).unwrap();
+                if victim == 7 {
+                    kill(postmaster, Signal::SIGKILL).unwrap();
+                }
+            };
+            let (answer, ()) = tokio::join!(sent, kills);
+            acknowledged += usize::from(answer.is_some());
+            while victim == 7 && serves(postmaster, &data) {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+            server.child.wait().unwrap();
+            server = Server::start(&data);
+        } else {
+            acknowledged += usize::from(sent.await.is_some());
+        }
+    }
+    assert!(acknowledged >= BATCHES - 6, "{acknowledged}");
+    for number in 0..BATCHES {
+        let body = json!(script.slice(number * BATCH, BATCH).results());
+        let answer = send(&server.address, "POST", &script.path("/results"), &body).await.unwrap();
+        let count = |field: &str| answer[field].as_u64().unwrap();
+        assert_eq!(count("stored") + count("replayed"), BATCH as u64);
+        assert!(count("stored") == 0 || count("replayed") == 0, "a batch was stored in part");
+    }
+    let seal = json!({"attempts": BATCHES * BATCH, "finished_at": super::harness::NOW});
+    let sealed = send(&server.address, "POST", &script.path("/seal"), &seal).await.unwrap();
+    assert_eq!(sealed["completeness"], "complete", "{sealed}");
+    let shown = send(&server.address, "GET", &script.path(""), &seal).await.unwrap();
+    assert_eq!(shown["attempts"], BATCHES * BATCH);
+    server.stop();
 }
