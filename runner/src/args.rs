@@ -128,6 +128,10 @@ pub struct DeviceArgs {
         hide_env_values = true
     )]
     pub device: DeviceChoice,
+    /// Rule of the `faulty` device for an operator entry or model id, as `add=wrong-value`; for
+    /// tests and canaries, may be repeated.
+    #[arg(long, value_name = "SUBJECT=RULE", value_parser = parse_label)]
+    pub fault: Vec<(String, String)>,
     /// Worker processes; 0 is one per device slot (per chip on a TPU, else 1).
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub jobs: u32,
@@ -395,7 +399,7 @@ fn parse_tier(text: &str) -> Result<Suite, String> {
 fn parse_label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("a label reads `name=value`".to_owned()),
+        _ => Err("it reads `name=value`".to_owned()),
     }
 }
 

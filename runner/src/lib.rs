@@ -36,6 +36,7 @@ pub mod setup;
 pub mod slot;
 pub mod sweep;
 mod sweep_outcome;
+pub mod talk;
 pub mod upload;
 pub mod worker;
 pub mod worker_package;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use runner::args::Cli;
 use runner::exit::Exit;
+use runner::talk::say;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -19,11 +20,10 @@ fn main() -> ExitCode {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "this is where errors are shown")]
 fn fail(message: &str, hint: &str, exit: Exit) -> ExitCode {
-    eprintln!("error: {message}");
+    say(&format!("error: {message}"));
     if !hint.is_empty() {
-        eprintln!("\nhint: {hint}");
+        say(&format!("\nhint: {hint}"));
     }
     exit.into()
 }

@@ -207,7 +207,7 @@ fn fill_evidence(
     evidence.notes.clone_from(&observed.notes);
     evidence.repro.clone_from(&observed.repro);
     if let Some(failure) = &observed.failure {
-        evidence.traceback.clone_from(&failure.traceback);
+        evidence.traceback = last_bytes(&failure.traceback, MAX_TRACEBACK_BYTES).to_owned();
         evidence.skip_reason = failure.skip_reason;
     }
     if let Some(first) = observed.to_compare.first() {
@@ -431,6 +431,17 @@ pub fn one_line(text: &str) -> String {
         end -= 1;
     }
     line[..end].to_owned()
+}
+
+/// Longest traceback kept; the end is where the error is.
+const MAX_TRACEBACK_BYTES: usize = 32 * 1024;
+
+fn last_bytes(text: &str, most: usize) -> &str {
+    let mut begin = text.len().saturating_sub(most);
+    while !text.is_char_boundary(begin) {
+        begin += 1;
+    }
+    &text[begin..]
 }
 
 /// Whether another attempt, in a fresh process, can tell more.

@@ -10,10 +10,12 @@
 //! summary.json, report.html, junit.xml
 //! ```
 
+use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use protocol::RunKey;
@@ -23,6 +25,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::plan::{PlannedCase, Shard};
+
+/// What the folder of a run without a name begins with.
+const STARTING: &str = ".starting-";
+/// How long such a folder is kept when its run could not begin.
+const KEPT_UNNAMED: Duration = Duration::from_secs(3 * 24 * 3600);
 
 /// Settings of a run that resuming it needs again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +56,9 @@ pub struct Settings {
     pub seed: u64,
     /// The slice of the plan that this process executes.
     pub shard: Option<Shard>,
+    /// Rules of the `faulty` device, by subject.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub faults: BTreeMap<String, String>,
     /// Python of the environment under test.
     pub python: PathBuf,
     /// Server that results were meant for.
@@ -118,6 +128,22 @@ impl NewRun {
     }
 }
 
+/// Removes what is left of runs that never got a name, some days after they failed: their logs
+/// were worth reading until then.
+fn remove_stale(runs_dir: &Path) {
+    let is_old = |entry: &std::fs::DirEntry| {
+        let modified = entry.metadata().and_then(|metadata| metadata.modified());
+        let age = modified.ok().and_then(|modified| modified.elapsed().ok());
+        age.is_some_and(|age| age > KEPT_UNNAMED)
+    };
+    for entry in std::fs::read_dir(runs_dir).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(STARTING) && is_old(&entry) {
+            // Another runner may be at it too.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 fn folder_name(key: &RunKey, shard: Option<Shard>) -> String {
     let part = shard.map(|s| format!(".shard-{}-of-{}", s.index, s.total)).unwrap_or_default();
     format!("{key}{part}")
@@ -128,8 +154,9 @@ impl RunDir {
     /// It goes away again unless it is named, or kept for its logs.
     pub fn begin(runs_dir: &Path) -> Result<NewRun, Error> {
         std::fs::create_dir_all(runs_dir).map_err(Error::file("create", runs_dir))?;
+        remove_stale(runs_dir);
         let folder = tempfile::Builder::new()
-            .prefix(".starting-")
+            .prefix(STARTING)
             .tempdir_in(runs_dir)
             .map_err(Error::file("write", runs_dir))?;
         let run = Self { path: folder.path().to_owned() };

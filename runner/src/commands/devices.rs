@@ -1,7 +1,7 @@
 //! `runner devices`: what this host has, and what `auto` chooses.
 
 use super::print;
-use super::session::{Tools, open_device};
+use super::session::{Tools, Wanted, open_device};
 use crate::Error;
 use crate::args::DevicesArgs;
 use crate::device::{DeviceChoice, Profile};
@@ -39,7 +39,7 @@ async fn look(tools: &Tools, profile: Profile, logs: &LogFolder) -> (&'static st
     if let Some(missing) = profile.missing(&tools.environment) {
         return ("absent", missing);
     }
-    match open_device(tools, DeviceChoice::Named(profile), 1, None, logs).await {
+    match open_device(tools, DeviceChoice::Named(profile), &Wanted::one(), logs).await {
         Ok(ready) => {
             let probed = &ready.probed;
             let simulated = if probed.simulated { ", simulated" } else { "" };

@@ -1,6 +1,6 @@
 //! `runner doctor`: checks what a run needs, one line each, and says how to mend it.
 
-use super::session::{Tools, open_device};
+use super::session::{Tools, Wanted, open_device};
 use super::{print, say};
 use crate::Error;
 use crate::args::DoctorArgs;
@@ -78,7 +78,8 @@ fn check_space(folder: &std::path::Path) -> Result<String, Error> {
 async fn check_device(args: &DoctorArgs, tools: &Tools) -> Result<String, Error> {
     let folder = tempfile::tempdir().map_err(Error::file("write", &std::env::temp_dir()))?;
     let logs = LogFolder::new(folder.path().to_owned());
-    let opened = open_device(tools, args.device.device, args.device.jobs, None, &logs).await;
+    let wanted = Wanted { jobs: args.device.jobs, ..Wanted::one() };
+    let opened = open_device(tools, args.device.device, &wanted, &logs).await;
     let ready = opened.inspect_err(|_| show_logs(folder.path()))?;
     let found = format!("`{}`, {}", ready.profile, ready.probed.device_kind);
     let reason = ready.reason.clone().map(|reason| format!(" ({reason})")).unwrap_or_default();

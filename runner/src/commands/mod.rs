@@ -19,6 +19,7 @@ mod start;
 use crate::Error;
 use crate::args::{Cli, Command};
 use crate::exit::Exit;
+use crate::talk::say;
 
 /// Does what the command line asks for.
 pub async fn execute(cli: Cli) -> Result<Exit, Error> {
@@ -46,10 +47,4 @@ fn print(text: &str) -> Result<(), Error> {
         }
         Ok(()) | Err(_) => Ok(()),
     }
-}
-
-/// Talks to the person.
-#[expect(clippy::print_stderr, reason = "talk goes to stderr")]
-fn say(text: &str) {
-    eprintln!("{text}");
 }

@@ -1,7 +1,7 @@
 //! `runner resume`: executes what an interrupted run has no result for.
 
 use super::say;
-use super::session::{Tools, open_device};
+use super::session::{Tools, Wanted, open_device};
 use super::start::Start;
 use crate::Error;
 use crate::args::ResumeArgs;
@@ -43,8 +43,12 @@ pub(super) async fn execute(args: &ResumeArgs) -> Result<Exit, Error> {
     })?;
     let logs = LogFolder::new(run_dir.next_logs()?);
     let choice = DeviceChoice::Named(profile);
-    let ready =
-        open_device(&tools, choice, settings.jobs, settings.address_space_mib, &logs).await?;
+    let wanted = Wanted {
+        jobs: settings.jobs,
+        address_space_mib: settings.address_space_mib,
+        faults: settings.faults.clone(),
+    };
+    let ready = open_device(&tools, choice, &wanted, &logs).await?;
     let versions = ready.backend.versions().await;
     for name in ["torch", "torch_tpu", "libtpu"] {
         let (then, now) = (run.versions.get(name), versions.get(name));

@@ -10,7 +10,7 @@ use protocol::worker_link::{FromWorker, ListOperators, OperatorCase, ToWorker};
 use protocol::{Direction, PROTOCOL_VERSION, RunKey, Suite};
 
 use super::models::load_models;
-use super::session::{Ready, Tools, open_device};
+use super::session::{Ready, Tools, Wanted, open_device};
 use super::start::Start;
 use super::{say, selection};
 use crate::Error;
@@ -45,10 +45,13 @@ pub(super) async fn execute(args: &RunArgs) -> Result<Exit, Error> {
     let logs = LogFolder::new(new.logs());
     let execution = &args.execution;
     let device = &args.device;
+    let wanted = Wanted {
+        jobs: device.jobs,
+        address_space_mib: execution.address_space_mib,
+        faults: device.fault.iter().cloned().collect(),
+    };
     let mut ready =
-        open_device(&tools, device.device, device.jobs, execution.address_space_mib, &logs)
-            .await
-            .inspect_err(|_| new.keep())?;
+        open_device(&tools, device.device, &wanted, &logs).await.inspect_err(|_| new.keep())?;
     let cases = inputs.plan(&args.plan, &mut ready.worker).await?;
     let key = args.results.run_key.clone().unwrap_or_else(|| new_key(&ready));
     let run = describe(args, key, &ready, &tools).await;
@@ -65,6 +68,7 @@ pub(super) async fn execute(args: &RunArgs) -> Result<Exit, Error> {
         address_space_mib: execution.address_space_mib,
         seed: args.plan.seed,
         shard: args.plan.shard,
+        faults: wanted.faults,
         python: tools.environment.executable.clone(),
         push,
     };

@@ -1,6 +1,7 @@
 //! What must be there before a case can be executed: a Python, the worker package, a device that
 //! works, a backend that is imported.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use protocol::worker_link::Probed;
@@ -73,12 +74,29 @@ pub(super) struct Ready {
     pub(super) probed: Probed,
 }
 
+/// How a device is wanted.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    /// Workers; 0 is one per unit.
+    pub(super) jobs: u32,
+    /// Most MiB of address space of a worker.
+    pub(super) address_space_mib: Option<u64>,
+    /// Rules of the `faulty` device, by subject.
+    pub(super) faults: BTreeMap<String, String>,
+}
+
+impl Wanted {
+    /// One worker, to see whether the device works.
+    pub(super) const fn one() -> Self {
+        Self { jobs: 1, address_space_mib: None, faults: BTreeMap::new() }
+    }
+}
+
 /// Opens the device: the one named, or the first of `auto`'s that works.
 pub(super) async fn open_device(
     tools: &Tools,
     choice: DeviceChoice,
-    jobs: u32,
-    address_space_mib: Option<u64>,
+    wanted: &Wanted,
     logs: &LogFolder,
 ) -> Result<Ready, Error> {
     let candidates = match choice {
@@ -90,7 +108,7 @@ pub(super) async fn open_device(
                 ));
             }
             say(&format!("opening `{profile}` with {}", tools.environment.python.display()));
-            return open(tools, profile, jobs, address_space_mib, logs).await;
+            return open(tools, profile, wanted, logs).await;
         }
         DeviceChoice::Auto => device::automatic(&tools.environment),
     };
@@ -101,7 +119,7 @@ pub(super) async fn open_device(
             continue;
         }
         say(&format!("opening `{profile}` with {}", tools.environment.python.display()));
-        match open(tools, profile, jobs, address_space_mib, logs).await {
+        match open(tools, profile, wanted, logs).await {
             Ok(ready) => {
                 reasons.push(format!("`{profile}` answers its probe"));
                 return Ok(Ready { reason: Some(reasons.join("; ")), ..ready });
@@ -119,14 +137,17 @@ pub(super) async fn open_device(
 async fn open(
     tools: &Tools,
     profile: Profile,
-    jobs: u32,
-    address_space_mib: Option<u64>,
+    wanted: &Wanted,
     logs: &LogFolder,
 ) -> Result<Ready, Error> {
-    let slots = take_slots(profile, jobs, Path::new("/tmp"))?;
-    let launch = tools.launch(profile, logs.clone());
+    let slots = take_slots(profile, wanted.jobs, Path::new("/tmp"))?;
+    let mut launch = tools.launch(profile, logs.clone());
+    if !wanted.faults.is_empty() {
+        let rules = serde_json::to_string(&wanted.faults).expect("texts only");
+        launch.environment.insert("CONFORMANCE_FAULTS".to_owned(), rules);
+    }
     let failed = |error| not_usable(profile, error);
-    let address_space_bytes = address_space_mib.map(|mib| mib << 20);
+    let address_space_bytes = wanted.address_space_mib.map(|mib| mib << 20);
     let limits = Limits { address_space_bytes, starts: profile.starts() };
     let backend = Backend::start(launch, limits).await.map_err(failed)?;
     let environment = slots.first().map(|slot| slot.environment.clone()).unwrap_or_default();

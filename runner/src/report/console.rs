@@ -13,6 +13,7 @@ use protocol::{CaseKey, Outcome, Suite};
 use super::Consumer;
 use crate::args::colours;
 use crate::event::{CaseResult, Ending, Event, RunEnded, RunStarted};
+use crate::talk::say;
 
 /// How often a log gets a line of progress.
 const LOG_INTERVAL: Duration = Duration::from_secs(15);
@@ -91,11 +92,10 @@ impl Console {
     }
 
     /// A line of talk, above the live line where there is one.
-    #[expect(clippy::print_stderr, reason = "this is the console")]
     fn say(&self, text: &str) {
         match &self.progress {
-            Some(progress) => progress.suspend(|| eprintln!("{text}")),
-            None => eprintln!("{text}"),
+            Some(progress) => progress.suspend(|| say(text)),
+            None => say(text),
         }
     }
 
@@ -353,8 +353,12 @@ impl Consumer for Console {
         if let Some(progress) = &self.progress {
             progress.finish_and_clear();
         }
+        self.colour = Colour(colours(std::io::stdout().is_terminal()));
         let mut out = std::io::stdout().lock();
-        out.write_all(self.summary().as_bytes())?;
-        out.flush()
+        match out.write_all(self.summary().as_bytes()).and_then(|()| out.flush()) {
+            // Who reads no further has read enough.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            written => written,
+        }
     }
 }

@@ -206,9 +206,8 @@ fn check_space(cache: &Path, needed_gib: u64) -> Result<(), Error> {
     })
 }
 
-#[expect(clippy::print_stderr, reason = "set-up talks to the person who waits for it")]
 fn say(text: &str) {
-    eprintln!("setup: {text}");
+    crate::talk::say(&format!("setup: {text}"));
 }
 
 #[cfg(test)]
