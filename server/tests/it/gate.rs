@@ -131,6 +131,11 @@ async fn a_regression_closes_it_and_is_named(pool: PgPool) {
         assert_eq!(blocking[0]["verdict"], "regressed");
         assert_eq!(blocking[0]["outcome"], "crash");
         assert_eq!(blocking[0]["message"], "SIGABRT");
+        let page = world.get(blocking[0]["page"].as_str().unwrap()).await;
+        assert_eq!(page.status.as_u16(), 200);
+        assert!(page.text.contains("opinfo:b#0"), "the link leads to the case");
+        let page = world.get(answer["rules"][0]["page"].as_str().unwrap()).await;
+        assert_eq!(page.status.as_u16(), 200);
     })
     .await;
 }

@@ -87,6 +87,8 @@ pub struct Blocking {
     pub outcome: Option<String>,
     /// First line of what went wrong.
     pub message: String,
+    /// Path of its page.
+    pub page: String,
 }
 
 /// What is said of one check.
@@ -119,6 +121,8 @@ pub struct RuleAnswer {
     pub device: Option<String>,
     /// Key of the run that was judged.
     pub run: Option<String>,
+    /// Path of that run's page.
+    pub page: Option<String>,
     /// Whether that run is simulated.
     pub simulated: bool,
     /// Cases per verdict, by today's waivers.

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use chrono::{DateTime, NaiveDate, Utc};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use protocol::{Outcome, Verdict};
 
 use super::answer::{Answer, Blocking, CheckAnswer, CheckName, GateAnswer, Reason, RuleAnswer};
@@ -165,6 +166,7 @@ fn evaluate_rule(
         suite: rule.suite,
         device: rule.device.clone().or_else(|| device.map(str::to_owned)),
         run: input.candidate.as_ref().map(|candidate| candidate.key.clone()),
+        page: input.candidate.as_ref().map(|candidate| format!("/runs/{}", candidate.key)),
         simulated: input.candidate.as_ref().is_some_and(|candidate| candidate.simulated),
         counts: tally.counts(),
         checks,
@@ -283,7 +285,7 @@ impl Facts<'_> {
         let text = format!("{count} cases fail that passed {against}; at most {limit}");
         let mut check = limited(CheckName::NewFail, count > limit, Answer::Closed, text);
         if count > limit {
-            check.blocking = blocking.iter().take(MAX_BLOCKING).map(|b| show(b)).collect();
+            check.blocking = blocking.iter().take(MAX_BLOCKING).map(|b| self.show(b)).collect();
             check.blocking_total = count;
         }
         check
@@ -321,10 +323,22 @@ impl Facts<'_> {
     fn blocked_by(&self, mut check: CheckAnswer, wanted: impl Fn(Verdict) -> bool) -> CheckAnswer {
         if check.answer != Answer::Open {
             let blocking = || self.judged.iter().filter(|(_, verdict)| wanted(*verdict));
-            check.blocking = blocking().take(MAX_BLOCKING).map(show).collect();
+            check.blocking = blocking().take(MAX_BLOCKING).map(|b| self.show(b)).collect();
             check.blocking_total = blocking().count() as u64;
         }
         check
+    }
+
+    fn show(&self, (facts, verdict): &(&CaseFacts, Verdict)) -> Blocking {
+        let run = self.input.candidate.as_ref().map_or("", |run| run.key.as_str());
+        let case = utf8_percent_encode(&facts.case, NON_ALPHANUMERIC);
+        Blocking {
+            case: facts.case.clone(),
+            verdict: *verdict,
+            outcome: facts.outcome.map(|outcome| outcome.as_str().to_owned()),
+            message: facts.message.clone(),
+            page: format!("/runs/{run}/cases/{case}"),
+        }
     }
 }
 
@@ -351,15 +365,6 @@ fn limited(check: CheckName, above: bool, broken: Answer, text: String) -> Check
         answer(check, broken, Reason::Above, text)
     } else {
         answer(check, Answer::Open, Reason::Holds, text)
-    }
-}
-
-fn show((facts, verdict): &(&CaseFacts, Verdict)) -> Blocking {
-    Blocking {
-        case: facts.case.clone(),
-        verdict: *verdict,
-        outcome: facts.outcome.map(|outcome| outcome.as_str().to_owned()),
-        message: facts.message.clone(),
     }
 }
 
