@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
 use super::elements::{DataType, Element};
 use super::error::CompareError;
@@ -66,12 +67,46 @@ struct Entry {
     data_offsets: (u64, u64),
 }
 
-#[derive(Deserialize)]
+/// The JSON at the beginning of a file.
+#[derive(Default)]
 struct Header {
-    #[serde(default, rename = "__metadata__")]
     metadata: HashMap<String, String>,
-    #[serde(flatten)]
-    tensors: HashMap<String, serde_json::Value>,
+    tensors: HashMap<String, Entry>,
+}
+
+impl<'de> Deserialize<'de> for Header {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct HeaderVisitor;
+        impl<'de> Visitor<'de> for HeaderVisitor {
+            type Value = Header;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object of tensors")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
+                let mut header = Header::default();
+                while let Some(name) = map.next_key::<String>()? {
+                    if name == "__metadata__" {
+                        header.metadata = map.next_value()?;
+                        continue;
+                    }
+                    let named = |error| format!("tensor `{}`: {error}", shorten(&name));
+                    let entry = map.next_value().map_err(|error| A::Error::custom(named(error)))?;
+                    if header.tensors.insert(name.clone(), entry).is_some() {
+                        let twice = format!("tensor `{}` appears twice", shorten(&name));
+                        return Err(A::Error::custom(twice));
+                    }
+                    if header.tensors.len() > MAX_LEAVES {
+                        let many = format!("there are more than {MAX_LEAVES} tensors");
+                        return Err(A::Error::custom(many));
+                    }
+                }
+                Ok(header)
+            }
+        }
+        deserializer.deserialize_map(HeaderVisitor)
+    }
 }
 
 impl OutputFile {
@@ -193,19 +228,13 @@ fn split_header(bytes: &[u8]) -> Result<(Range<usize>, Range<usize>), String> {
 
 fn read_entries(
     path: &Path,
-    entries: HashMap<String, serde_json::Value>,
+    entries: HashMap<String, Entry>,
     data: Range<usize>,
 ) -> Result<HashMap<String, StoredTensor>, CompareError> {
     let malformed = |problem| CompareError::Malformed { path: path.to_owned(), problem };
-    if entries.len() > MAX_LEAVES {
-        return Err(malformed(format!("it has more than {MAX_LEAVES} tensors")));
-    }
     let mut tensors = HashMap::with_capacity(entries.len());
     for (name, entry) in entries {
-        let entry: Entry = serde_json::from_value(entry)
-            .map_err(|error| malformed(format!("tensor `{}`: {error}", shorten(&name))))?;
-        let stored = serde_json::from_value::<safetensors::Dtype>(entry.dtype.clone().into());
-        let data_type = stored.ok().and_then(Element::from_stored).ok_or_else(|| {
+        let data_type = Element::from_stored(&entry.dtype).ok_or_else(|| {
             CompareError::UnsupportedDtype { path: path.to_owned(), dtype: shorten(&entry.dtype) }
         })?;
         let range = byte_range(&entry, data_type, &data)

@@ -267,7 +267,7 @@ fn scan_real(pair: &Pair<'_>, start: usize, chunk: &Chunk, summary: &mut Summary
     summary.flushed += pass.flushed;
     summary.squared += pass.squared;
     summary.add_moments(&pass, count);
-    summary.note_distance(pass.max_abs, (pass.max_rel >= 0.0).then_some(pass.max_rel));
+    summary.note_distance(pass.max_abs, pass.max_rel);
     let worse_abs = summary.worst_abs.is_none_or(|(distance, _)| pass.max_abs > distance);
     let worse_excess = summary.worst_excess.is_none_or(|(excess, _)| pass.max_excess > excess);
     if (worse_abs && pass.max_abs > 0.0) || (worse_excess && pass.max_excess > 0.0) {

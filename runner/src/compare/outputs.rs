@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::rc::Rc;
 
 use protocol::evidence::TensorComparison;
 use protocol::worker_link::ToCompare;
@@ -42,8 +43,8 @@ pub fn compare_outputs(
 ) -> Result<Comparison, CompareError> {
     let rule = request.rule.parse().map_err(CompareError::UnknownRule)?;
     let class = request.tolerance_class.parse().map_err(CompareError::UnknownClass)?;
-    let actual = OutputFile::open(Path::new(&request.actual))?;
-    let expected = OutputFile::open(Path::new(&request.expected))?;
+    let actual = Rc::new(OutputFile::open(Path::new(&request.actual))?);
+    let expected = Rc::new(OutputFile::open(Path::new(&request.expected))?);
     let mut comparer = Comparer {
         rule,
         class,
@@ -101,8 +102,8 @@ struct Comparer<'a> {
     rule: Rule,
     class: ToleranceClass,
     table: &'a ToleranceTable,
-    actual: OutputFile,
-    expected: OutputFile,
+    actual: Rc<OutputFile>,
+    expected: Rc<OutputFile>,
     tensors: Vec<TensorComparison>,
     findings: Findings,
     scratch: Scratch,
@@ -114,11 +115,11 @@ impl Comparer<'_> {
             self.findings.wrong(problem);
         }
         // Where the trees differ, what they share is still compared, to say more than "differs".
-        let expected: HashMap<String, Leaf> =
-            self.expected.leaves().iter().map(|leaf| (leaf.path.clone(), leaf.clone())).collect();
-        let actual = self.actual.leaves().to_vec();
-        for leaf in &actual {
-            let Some(other) = expected.get(&leaf.path) else { continue };
+        let (actual, expected) = (Rc::clone(&self.actual), Rc::clone(&self.expected));
+        let others: HashMap<&str, &Leaf> =
+            expected.leaves().iter().map(|leaf| (leaf.path.as_str(), leaf)).collect();
+        for leaf in actual.leaves() {
+            let Some(other) = others.get(leaf.path.as_str()) else { continue };
             match (leaf.kind, other.kind) {
                 (LeafKind::Tensor, LeafKind::Tensor) => self.compare_tensor(leaf, other)?,
                 (LeafKind::Scalar, LeafKind::Scalar) => self.compare_scalar(leaf, other)?,
