@@ -173,9 +173,8 @@ class Runner:
                 record = json.loads(line)
             except json.JSONDecodeError:
                 continue
-            attempt = record.get("attempt")
-            if isinstance(attempt, dict):
-                attempts.append((attempt["case"], attempt["attempt"]))
+            if record.get("record") == "attempt":
+                attempts.append((record["case"], record["attempt"]))
         return attempts
 
     def wait_for_attempts(self, run_key: str, count: int, process: subprocess.Popen[str]) -> None:

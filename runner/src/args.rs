@@ -329,7 +329,7 @@ pub struct PushArgs {
     #[arg(long, conflicts_with = "run")]
     pub all: bool,
     /// Address of the server; without it, the one the run was meant for.
-    #[arg(long, value_name = "URL", env = "CONFORMANCE_SERVER", hide_env_values = true)]
+    #[arg(long = "server", value_name = "URL", env = "CONFORMANCE_SERVER", hide_env_values = true)]
     pub server_url: Option<String>,
     #[command(flatten)]
     pub server: ServerArgs,

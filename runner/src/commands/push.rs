@@ -46,7 +46,7 @@ async fn push(run: &RunDir, args: &PushArgs) -> Result<String, Error> {
         None => {
             return Err(Error::Usage {
                 message: format!("run `{}` was not meant for any server", run.name()),
-                hint: "name the server with `--server-url`".to_owned(),
+                hint: "name the server with `--server`".to_owned(),
             });
         }
     };

@@ -170,7 +170,7 @@ fn an_absent_server_loses_nothing_and_push_delivers_later() {
     assert!(ended.stderr.contains("cannot reach the server"), "{}", ended.stderr);
     assert!(ended.stderr.contains("`runner push r` sends them"), "{}", ended.stderr);
     let server = Server::start(good);
-    let pushed = world.run(&["push", "r", "--server-url", &server.address]);
+    let pushed = world.run(&["push", "r", "--server", &server.address]);
     assert_eq!(pushed.code, 0, "{}", pushed.stderr);
     assert_eq!(server.delivered(), world.attempts());
     assert_eq!(server.seen("/seal").len(), 1);
