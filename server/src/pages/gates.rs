@@ -41,8 +41,14 @@ struct GateRow {
     href: String,
     title: String,
     answer: Mark,
-    /// Rules by their answer: name, address on the gate's page.
-    rules: Vec<(Mark, String)>,
+    rules: Vec<RuleLine>,
+}
+
+#[derive(Debug)]
+struct RuleLine {
+    name: String,
+    answer: Mark,
+    simulated: bool,
 }
 
 #[derive(Debug, Template, WebTemplate)]
@@ -123,7 +129,11 @@ impl GateRow {
             rules: answer
                 .rules
                 .into_iter()
-                .map(|rule| (Mark::of_answer(rule.answer.as_str()), rule.name))
+                .map(|rule| RuleLine {
+                    answer: Mark::of_answer(rule.answer.as_str()),
+                    name: rule.name,
+                    simulated: rule.simulated,
+                })
                 .collect(),
         }
     }

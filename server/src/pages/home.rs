@@ -48,6 +48,7 @@ struct GateLine {
     href: String,
     title: String,
     answer: Mark,
+    simulated: bool,
 }
 
 #[derive(Debug)]
@@ -156,6 +157,7 @@ async fn gate_lines(state: &AppState) -> Result<Vec<GateLine>> {
             href: format!("/gates/{}", view::encode(&gate.name)),
             title: gate.title.clone(),
             answer: Mark::of_answer(answer.answer.as_str()),
+            simulated: answer.rules.iter().any(|rule| rule.simulated),
         });
     }
     Ok(lines)

@@ -9,7 +9,7 @@ use protocol::Suite;
 use sqlx::PgPool;
 
 use super::rows;
-use super::view::{self, Choice};
+use super::view::{self, Choice, Mark};
 use crate::db::read_home::{self, NewestRun};
 use crate::db::read_runs::{self, RunFilter, RunView};
 use crate::error::{Error, Result};
@@ -46,6 +46,8 @@ pub struct ScopeLine {
     pub href: String,
     /// When it began.
     pub started_at: DateTime<Utc>,
+    /// How far it has come.
+    pub state: Mark,
     /// Whether it is too old to be believed as news.
     pub is_stale: bool,
 }
@@ -133,6 +135,7 @@ impl ScopeLine {
             key: run.key.clone(),
             href: view::run_href(&run.key),
             started_at: run.started_at,
+            state: Mark::of_run(&run.state, run.completeness.as_deref()),
             is_stale: rows::is_stale(run, now),
         }
     }

@@ -17,7 +17,7 @@ pub struct Mark {
     pub word: &'static str,
     /// Shape of its sign in `style.css`.
     pub shape: &'static str,
-    /// Colour of its sign: `good`, `bad`, `warn`, `note` or `quiet`.
+    /// Colour of its sign: `good`, `bad`, `warn`, `note`, `quiet`, `absent`, or `neutral`.
     pub tone: &'static str,
 }
 
@@ -72,11 +72,14 @@ impl Mark {
         }
     }
 
-    /// Of a run's state: only a complete run is good.
+    /// Of a run's state.
     #[must_use]
     pub fn of_run(state: &str, completeness: Option<&str>) -> Self {
         match (state, completeness) {
-            ("sealed", Some("complete")) => Self { word: "complete", shape: "tick", tone: "good" },
+            // Being complete is about the evidence, not about what it says.
+            ("sealed", Some("complete")) => {
+                Self { word: "complete", shape: "tick", tone: "neutral" }
+            }
             ("sealed", Some("void")) => Self { word: "void", shape: "dash", tone: "quiet" },
             ("sealed", _) => Self { word: "incomplete", shape: "gap", tone: "absent" },
             ("created", _) => Self { word: "created", shape: "ring", tone: "note" },
