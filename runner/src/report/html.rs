@@ -12,7 +12,7 @@ use protocol::{Evidence, Number, Outcome, Suite};
 
 use super::Consumer;
 use super::collected::{CaseRecord, Collected, Settled, Tally, rate_text, write_whole};
-use super::text::{duration_text, last_operator_text, log_text, plain};
+use super::text::{duration_text, excerpt, last_operator_text, log_text, plain};
 use crate::event::{Ending, Event};
 
 /// Most cases of one group that are shown in full.
@@ -314,9 +314,9 @@ fn detail(case: &CaseRecord<'_>, repro_command: &str) -> CaseDetail {
     push("Reproduce", &format!("{repro_command} '{}'", case.key));
     comparisons(evidence, &mut detail);
     detail.notes.extend(evidence.notes.iter().map(|note| plain(note)));
-    detail.traceback = plain(&evidence.traceback);
-    detail.log = log_text(&evidence.log);
-    detail.repro = plain(&evidence.repro);
+    detail.traceback = excerpt(&plain(&evidence.traceback));
+    detail.log = excerpt(&log_text(&evidence.log));
+    detail.repro = excerpt(&plain(&evidence.repro));
     detail
 }
 

@@ -17,6 +17,7 @@ use quick_junit::{
 
 use super::Consumer;
 use super::collected::{AttemptRecord, CaseRecord, Collected, Settled, write_whole};
+use super::text::{excerpt, last_operator_text, log_text};
 use crate::event::Event;
 
 /// Writes `junit.xml`.
@@ -102,7 +103,7 @@ fn test_case(case: &CaseRecord<'_>) -> TestCase {
         if !evidence.repro.is_empty() {
             junit.set_system_out(evidence.repro.as_str());
         }
-        let log = super::text::log_text(&evidence.log);
+        let log = excerpt(&log_text(&evidence.log));
         if !log.is_empty() {
             junit.set_system_err(log);
         }
@@ -183,14 +184,14 @@ fn description(attempt: &Attempt) -> String {
     line("stage", attempt.stage.map_or("", |stage| stage.as_str()));
     line("class", &attempt.error_class);
     line("operator", attempt.operator.as_deref().unwrap_or_default());
-    line("last operator", &super::text::last_operator_text(evidence));
+    line("last operator", &last_operator_text(evidence));
     line("reference", &evidence.reference);
     for comparison in &evidence.comparisons {
         for finding in &comparison.findings {
             line("finding", format!("{} {finding}", comparison.label).trim_start());
         }
     }
-    line("traceback", &evidence.traceback);
+    line("traceback", &excerpt(&evidence.traceback));
     lines.join("\n")
 }
 

@@ -24,6 +24,20 @@ pub(super) fn last_operator_text(evidence: &Evidence) -> String {
     format!("{} ({how})", last.overload)
 }
 
+/// Most characters of one text in a report that is read by people; the journal has the whole.
+const MAX_TEXT_CHARS: usize = 12_000;
+
+/// Beginning and end of a long text, saying how much is left out between them.
+pub(super) fn excerpt(text: &str) -> String {
+    let count = text.chars().count();
+    if count <= MAX_TEXT_CHARS {
+        return text.to_owned();
+    }
+    let begin: String = text.chars().take(MAX_TEXT_CHARS / 2).collect();
+    let end: String = text.chars().skip(count - MAX_TEXT_CHARS / 2).collect();
+    format!("{begin}\n[… {} characters are not shown …]\n{end}", count - MAX_TEXT_CHARS)
+}
+
 /// Text without escape sequences and control characters, which no viewer should interpret.
 pub(super) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -85,6 +99,15 @@ mod tests {
         let log = LogExcerpt { head: "begin".to_owned(), tail: "end".to_owned(), dropped_bytes: 9 };
         assert_eq!(log_text(&log), "begin\n[… 9 bytes are not kept …]\nend");
         assert_eq!(log_text(&LogExcerpt::default()), "");
+    }
+
+    #[test]
+    fn a_long_text_keeps_both_ends() {
+        let text = format!("begin{}end", "é".repeat(20_000));
+        let shown = excerpt(&text);
+        assert!(shown.starts_with("begin") && shown.ends_with("end"));
+        assert!(shown.contains("[… 8008 characters are not shown …]"));
+        assert_eq!(excerpt("short"), "short");
     }
 
     #[test]
