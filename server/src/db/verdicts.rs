@@ -19,6 +19,24 @@ pub struct Planned {
     pub suite: Suite,
     /// As stored.
     pub verdict: Verdict,
+    /// Attempts it was judged over.
+    pub attempts: i32,
+    /// Run that last passed it, as stored.
+    pub baseline_run_id: Option<i64>,
+    /// Waiver that covers it, as stored.
+    pub waiver_id: Option<i64>,
+}
+
+impl Planned {
+    /// Whether storing that would change nothing. Attempts are only ever added, so the same number
+    /// of them means the same ones.
+    #[must_use]
+    pub fn is_as(&self, judged: &Judged) -> bool {
+        self.verdict == judged.verdict
+            && self.attempts == judged.attempts
+            && self.baseline_run_id == judged.baseline_run_id
+            && self.waiver_id == judged.waiver_id
+    }
 }
 
 /// Those cases of the run (all when absent), in the order of the manifest.
@@ -28,7 +46,7 @@ pub async fn list_planned(
     case_ids: Option<&[i64]>,
 ) -> sqlx::Result<Vec<Planned>> {
     let rows = sqlx::query!(
-        "SELECT v.case_id, c.key, c.suite, v.verdict
+        "SELECT v.case_id, c.key, c.suite, v.verdict, v.attempts, v.baseline_run_id, v.waiver_id
          FROM case_verdicts v JOIN cases c ON c.id = v.case_id
          WHERE v.run_id = $1 AND ($2::bigint[] IS NULL OR v.case_id = ANY ($2))
          ORDER BY v.position",
@@ -44,6 +62,9 @@ pub async fn list_planned(
                 key: row.key,
                 suite: word(&row.suite)?,
                 verdict: word(&row.verdict)?,
+                attempts: row.attempts,
+                baseline_run_id: row.baseline_run_id,
+                waiver_id: row.waiver_id,
             })
         })
         .collect()

@@ -43,7 +43,9 @@ pub async fn judge_cases(
             *moves.entry((case.suite, case.verdict)).or_default() -= 1;
             *moves.entry((case.suite, verdict.verdict)).or_default() += 1;
         }
-        judged.push(verdict);
+        if !case.is_as(&verdict) {
+            judged.push(verdict);
+        }
     }
     verdicts::store(connection, run, &judged, now).await?;
     let moves: Vec<(Suite, Verdict, i64)> = moves
