@@ -176,7 +176,7 @@ def test_shared_parameters_stay_shared_on_a_device_that_unties_them() -> None:
         (spec("torchvision", "nosuch"), {}, FailureKind.INFRA, "not a model of torchvision"),
         (spec("package", "nosuch"), {}, FailureKind.SKIPPED, "is not installed"),
         (spec("package", "pytest"), {}, FailureKind.INFRA, "holds no `model.safetensors`"),
-        (spec("hub", "org/name"), {}, FailureKind.SKIPPED, "cannot be built here"),
+        (spec("hub", "org/name"), {}, FailureKind.INFRA, "not in the local Hugging Face cache"),
         (spec("python", "nosuch"), {}, FailureKind.INFRA, "must read `module:function`"),
         (spec("python", "nosuch:x"), {}, FailureKind.INFRA, "cannot be loaded"),
         (spec("python", "own_models:nothing"), {}, FailureKind.INFRA, "returned NoneType"),
