@@ -187,7 +187,7 @@ class Runner:
 @pytest.fixture
 def runner(service: Service, python: str, tmp_path: Path, request: pytest.FixtureRequest) -> Runner:
     token_file = tmp_path / "token"
-    token_file.write_text(service.token(f"{request.node.name}-{time.time_ns()}"))
+    token_file.write_text(service.token(f"e2e-{time.time_ns()}"))
     return Runner(service, python, tmp_path / "runs", token_file)
 
 

@@ -42,9 +42,10 @@ pub mod create_run {
         /// `python_lock`, `runner`, `host_image`, `commit`, `dirty`, `tolerances`, … . An unknown
         /// part is absent, not guessed.
         pub versions: BTreeMap<String, String>,
-        /// Host name as the runner claims it.
+        /// Host name as the runner claims it; that of the first shard to come.
         pub host: String,
-        /// When the runner started, by its clock.
+        /// When the runner started, by its clock. Host and start are what shards of one run need
+        /// not agree in.
         pub started_at: DateTime<Utc>,
         /// Free labels: `branch`, `release`, `nightly`, … .
         #[serde(default)]

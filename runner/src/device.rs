@@ -70,22 +70,30 @@ const TPU_PCI_VENDOR: &str = "0x1ae0";
 const SIM_XLA_FLAGS: &str = "--xla_cpu_enable_fast_min_max=false --xla_cpu_prefer_vector_width=128";
 
 impl Profile {
-    /// Why this host or environment certainly cannot use the profile; nothing when it may work.
+    /// Why this host seems to lack the hardware. Only `auto` goes by it: a container may hide what
+    /// there is, and who names a device gets it tried.
+    #[must_use]
+    pub fn unseen(self) -> Option<String> {
+        match self {
+            Self::Tpu => (tpu_chips() == 0).then(|| "no TPU on the PCI bus".to_owned()),
+            Self::Cuda => (cuda_devices() == 0).then(|| "no NVIDIA device".to_owned()),
+            Self::TpuSim | Self::Cpu | Self::Faulty => None,
+        }
+    }
+
+    /// What the environment lacks for the profile; nothing when it may work.
     #[must_use]
     pub fn missing(self, environment: &PythonEnvironment) -> Option<String> {
         let lacks = |module: &str| {
             (!environment.has(module)).then(|| format!("`{module}` is not installed"))
         };
         match self {
-            Self::Tpu => (tpu_chips() == 0)
-                .then(|| "no TPU on the PCI bus".to_owned())
-                .or_else(|| lacks("torch_tpu")),
-            Self::Cuda => (cuda_devices() == 0).then(|| "no NVIDIA device".to_owned()),
+            Self::Tpu => lacks("torch_tpu"),
             Self::TpuSim => lacks("torch_tpu").or_else(|| {
                 let there = sim_plugin(environment).is_some();
                 (!there).then(|| "the PJRT CPU plugin is not installed".to_owned())
             }),
-            Self::Cpu | Self::Faulty => None,
+            Self::Cuda | Self::Cpu | Self::Faulty => None,
         }
     }
 
@@ -150,7 +158,7 @@ impl Profile {
 pub fn automatic(environment: &PythonEnvironment) -> Vec<(Profile, Option<String>)> {
     [Profile::Tpu, Profile::Cuda, Profile::TpuSim, Profile::Cpu]
         .into_iter()
-        .map(|profile| (profile, profile.missing(environment)))
+        .map(|profile| (profile, profile.unseen().or_else(|| profile.missing(environment))))
         .collect()
 }
 

@@ -478,7 +478,9 @@ fn read_breadcrumb(path: &std::path::Path) -> Option<String> {
 impl From<ProbeError> for StartError {
     fn from(error: ProbeError) -> Self {
         match error {
-            ProbeError::Failed { message, hint } => Self { message, hint, may_pass: true },
+            ProbeError::Failed { message, hint, absent } => {
+                Self { message, hint, may_pass: !absent }
+            }
             ProbeError::Died(message) => Self { message, hint: String::new(), may_pass: true },
         }
     }

@@ -36,7 +36,7 @@ pub(super) async fn execute(args: &DevicesArgs) -> Result<Exit, Error> {
 }
 
 async fn look(tools: &Tools, profile: Profile, logs: &LogFolder) -> (&'static str, String) {
-    if let Some(missing) = profile.missing(&tools.environment) {
+    if let Some(missing) = profile.unseen().or_else(|| profile.missing(&tools.environment)) {
         return ("absent", missing);
     }
     match open_device(tools, DeviceChoice::Named(profile), &Wanted::one(), logs).await {

@@ -162,9 +162,8 @@ impl PlanInputs {
             samples: args.samples,
             gradients: args.direction.contains(&Direction::Train),
         });
-        let failed = |message: String| Error::Backend {
-            device: "operator list".to_owned(),
-            message,
+        let failed = |message: String| Error::Environment {
+            message: format!("the operator cases cannot be listed: {message}"),
             hint: "`runner doctor` checks the environment".to_owned(),
         };
         say("listing the cases of PyTorch's operator database");

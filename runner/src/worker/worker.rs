@@ -20,6 +20,9 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(10);
 /// How long the news of a death may take after the link has closed.
 const REAP_LIMIT: Duration = Duration::from_secs(5);
 
+/// Class of the worker's own error for a device that is not there.
+const DEVICE_ABSENT: &str = "DeviceUnavailableError";
+
 /// A worker process.
 #[derive(Debug)]
 pub struct Worker {
@@ -43,6 +46,8 @@ pub enum ProbeError {
         message: String,
         /// What to do next, may be empty.
         hint: String,
+        /// Whether the device is not there at all, which trying again does not change.
+        absent: bool,
     },
     /// It died, hung, or talked rubbish.
     Died(String),
@@ -118,7 +123,9 @@ impl Worker {
         match tokio::time::timeout(PROBE_LIMIT, self.receive()).await {
             Ok(Ok(FromWorker::Probed(probed))) => Ok(probed),
             Ok(Ok(FromWorker::ProbeFailed { error_class, message, hint })) => {
-                Err(ProbeError::Failed { message: format!("{error_class}: {message}"), hint })
+                let absent = error_class == DEVICE_ABSENT;
+                let message = if absent { message } else { format!("{error_class}: {message}") };
+                Err(ProbeError::Failed { message, hint, absent })
             }
             Ok(Ok(other)) => Err(ProbeError::Died(format!("the probe was answered by {other:?}"))),
             Ok(Err(ReceiveError::Closed)) => Err(ProbeError::Died(self.describe_death().await)),

@@ -30,6 +30,22 @@ async fn the_same_announcement_20_times_at_once_makes_one_run(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "server::MIGRATOR")]
+async fn shards_that_began_at_different_times_add_to_one_run(pool: PgPool) {
+    scenario(pool, async |world| {
+        let first = run("r1").passes("relu").plans("add");
+        let second = run("r1").plans("relu").passes("add").started("2026-11-30T02:30:00Z");
+        for shard in [&first, &second] {
+            assert!(world.announce(shard).await.status.is_success());
+            assert!(world.plan(shard).await.status.is_success());
+            assert!(world.deliver(shard).await.status.is_success());
+        }
+        assert_eq!(world.count("SELECT count(*) FROM runs").await, 1);
+        assert_eq!(world.count("SELECT count(*) FROM attempts").await, 2);
+    })
+    .await;
+}
+
+#[sqlx::test(migrator = "server::MIGRATOR")]
 async fn a_whole_run_sent_again_changes_nothing(pool: PgPool) {
     scenario(pool, async |world| {
         let script = run("r1")
