@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from cases import run_case
 from conformance_worker import __main__, devices, failures, worker
 from conformance_worker.devices import tpu, tpu_sim
-from conformance_worker.messages import Probed, ProbeFailed
+from conformance_worker.messages import OperatorTask, Probed, ProbeFailed
 from conformance_worker.words import FailureKind, Stage
 
 
@@ -94,7 +95,7 @@ def test_the_words_of_torch_tpu_are_typed(
     [
         "failed to compile: no FFI handler registered for LuDecomposition on a platform Host",
         "failed to serialize StableHLO to plugin version 1.13.7;",
-        "Unknown custom call: PadRealToStatic",
+        "custom call target PadToStatic is not implemented",
     ],
 )
 def test_limits_of_the_host_are_limits_in_the_simulation_only(text: str) -> None:
@@ -141,3 +142,13 @@ def test_a_traceback_leaves_this_package_out() -> None:
         text = failures.format_traceback(error)
     assert "in raises" in text
     assert "conformance_worker/devices" not in text
+
+
+def test_a_case_on_a_device_that_is_not_there_teaches_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(tpu_sim.LIBRARY_VARIABLE, raising=False)
+    observed, stages, _ = run_case("tpu-sim", tmp_path, OperatorTask("add", 0))
+    assert observed.failure is not None
+    assert observed.failure.kind is FailureKind.INFRA
+    assert stages == ["import"]

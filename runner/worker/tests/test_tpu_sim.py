@@ -18,7 +18,7 @@ from conformance_worker import messages
 from conformance_worker.messages import DynamicDimension, DynamismTask, ModelSpec, ModelTask
 from conformance_worker.messages import OperatorTask as Operator
 from conformance_worker.words import FailureKind, Mode
-from driver import ForkServer, WorkerHandle, execute
+from driver import SOURCE, ForkServer, WorkerHandle, execute
 
 WRAPPER = os.environ.get("CONFORMANCE_SIM_WRAPPER", "")
 PLUGIN_MODULE = "lammps_jax_pjrt_cpu"
@@ -37,6 +37,7 @@ def environment() -> dict[str, str]:
     assert found is not None
     assert found.origin is not None
     return {
+        "PYTHONPATH": f"{SOURCE}:{Path(__file__).parent}",
         "TPU_LIBRARY_PATH": WRAPPER,
         "CONFORMANCE_SIM_PLUGIN": str(Path(found.origin).parent / "pjrt_c_api_cpu_plugin.so"),
         "CONFORMANCE_SIM_STABLEHLO": "1.13.7",
@@ -149,7 +150,7 @@ def test_a_tiny_llama_agrees_with_the_reference(
 def test_bounded_dynamism_compiles_and_meets_the_limit_of_the_host(
     worker: WorkerHandle, tmp_path: Path
 ) -> None:
-    model = ModelSpec("transformers", "LlamaForCausalLM", "tiny", 2, 16)
+    model = ModelSpec("python", "own_models:dynamic", "tiny", 2, 16)
     bounds = DynamicDimension("sequence", 2, 64, {"input_ids": 1})
     task = DynamismTask(model, [bounds], [{"sequence": size} for size in (16, 3, 65)])
     observed = observe(worker, tmp_path, task, mode=Mode.COMPILE)
@@ -157,3 +158,17 @@ def test_bounded_dynamism_compiles_and_meets_the_limit_of_the_host(
     assert observed.failure.kind is FailureKind.HOST_LIMIT, observed.failure
     assert observed.graphs is not None
     assert observed.graphs.graph_count >= 1
+
+
+def test_an_input_that_is_written_to_is_compared(worker: WorkerHandle, tmp_path: Path) -> None:
+    """TorchTPU 0.2.0 leaves the running statistics of a batch norm as they were."""
+    observed = observe(worker, tmp_path, Operator("nn.functional.batch_norm", 0))
+    assert observed.failure is None, observed.failure
+    found = differences(observed.to_compare[0])
+    assert found == ["inputs.1: values", "inputs.2: values"]
+
+
+def test_a_gradient_in_a_fresh_worker_finds_the_backend(server: ForkServer, tmp_path: Path) -> None:
+    fresh = server.spawn()
+    observed = observe(fresh, tmp_path, Operator("mul", 3), train=True)
+    assert observed.failure is None, observed.failure

@@ -49,6 +49,7 @@ def _observe(run: CaseRun) -> None:
     # Before anything is computed on the host: PyTorch's autograd engine looks for device types
     # once, at the first backward, and knows no backend that is registered later.
     run.enter(Stage.IMPORT)
+    run.device.check_present()
     run.device.open()
     task = run.request.task
     if isinstance(task, OperatorTask):
@@ -82,9 +83,4 @@ def _is_poisoned(failure: Failure | None, device: Device) -> bool:
     """Asks the device for a known-good operation after any failure that touched it."""
     if failure is None or failure.kind in UNTOUCHED:
         return False
-    try:
-        device.check_present()
-        device.open()
-    except Exception:
-        return True
     return not device.healthy()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from conformance_worker.devices.base import Device
+from conformance_worker.devices.base import Device, DeviceUnavailableError
 from conformance_worker.messages import Failure
 from conformance_worker.words import FailureKind, SkipReason, Stage
 
@@ -71,6 +71,7 @@ def _classify(
     own = {
         SkipCaseError: FailureKind.SKIPPED,
         InfraError: FailureKind.INFRA,
+        DeviceUnavailableError: FailureKind.INFRA,
         MismatchError: FailureKind.MISMATCH,
         FallbackError: FailureKind.FALLBACK,
     }.get(type(error))

@@ -29,6 +29,9 @@ NOT_IMPLEMENTED = re.compile(r"operator '(?P<operator>[\w:.]+)' is not implement
 NOT_FOR_DTYPE = re.compile(r"(?P<operator>[\w:.]+)\(\): not implemented for DT")
 """TorchTPU's words for an operator that is missing for one dtype."""
 
+NOT_LOWERED = re.compile(r"Failed to lower FX graph")
+"""TorchTPU's words for a graph that did not become a program; raised at the first execution."""
+
 OUT_OF_MEMORY = re.compile(r"RESOURCE_EXHAUSTED|CompileTimeHbmOom|exceeds available HBM")
 """The TPU runtime's and compiler's words for no memory."""
 
@@ -151,6 +154,8 @@ class TheDevice(Device):
         if OUT_OF_MEMORY.search(text):
             stage = Stage.COMPILE if "CompileTimeHbmOom" in text else None
             return Classified(FailureKind.OOM, stage=stage)
+        if NOT_LOWERED.search(text):
+            return Classified(FailureKind.ERROR, stage=Stage.LOWER)
         return None
 
 

@@ -29,9 +29,12 @@ HOST_LIMITS = (
     # The wrapper advertises an older StableHLO, since XLA:CPU aborts on the scan that a newer one
     # would bring; TorchTPU then refuses the program with an exception.
     re.compile(r"failed to serialize StableHLO to plugin version"),
-    re.compile(r"no FFI handler registered for (?P<what>LuDecomposition)"),
-    re.compile(r"(?P<what>PadRealToStatic)"),
-    re.compile(r"(?P<what>tpu_custom_call)"),
+    re.compile(r"no FFI handler registered for LuDecomposition"),
+    re.compile(
+        r"custom call target (PadToStatic|PadRealToStatic|SliceToDynamic) is not implemented"
+    ),
+    re.compile(r"PadRealToStatic"),
+    re.compile(r"tpu_custom_call"),
 )
 """XLA:CPU's words for programs that it cannot execute; all of them compile for a real TPU."""
 
