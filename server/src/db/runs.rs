@@ -83,21 +83,20 @@ pub async fn list(
     filter: &RunFilter,
     limit: i64,
 ) -> sqlx::Result<Vec<Run>> {
+    let (after_start, after_id) = filter.after.unzip();
     let rows = sqlx::query!(
         r#"SELECT r.id, r.key, r.suites, r.device_profile, r.device_kind, r.simulated,
                   r.versions AS "versions: Json<BTreeMap<String, String>>",
                   r.labels AS "labels: Json<BTreeMap<String, String>>",
                   r.claimed_host, t.name AS created_by, r.started_at, r.finished_at, r.created_at,
-                  r.last_activity_at, r.sealed_at, r.sealed_by, r.state, r.completeness,
-                  r.planned, r.attempts
+                  r.last_activity_at, r.sealed_at, r.sealed_by, r.state, r.completeness, r.planned, r.attempts
            FROM runs r JOIN tokens t ON t.id = r.created_by
            WHERE ($1::text IS NULL OR r.key = $1)
              AND ($2::text IS NULL OR r.device_profile = $2)
              AND ($3::text IS NULL OR $3 = ANY (r.suites))
-             AND ($4::text IS NULL OR r.state = $4)
-             AND ($5::text IS NULL OR r.completeness = $5)
+             AND ($4::text IS NULL OR r.state = $4) AND ($5::text IS NULL OR r.completeness = $5)
              AND (NOT $6::boolean OR r.completeness IS DISTINCT FROM 'void')
-             AND (NOT $7::boolean OR NOT r.simulated)
+             AND NOT ($7::boolean AND r.simulated)
              AND ($8::timestamptz IS NULL OR (r.started_at, r.id) < ($8, $9::bigint))
            ORDER BY r.started_at DESC, r.id DESC
            LIMIT $10"#,
@@ -108,8 +107,8 @@ pub async fn list(
         filter.completeness.map(Completeness::as_str),
         filter.without_void,
         filter.without_simulated,
-        filter.after.map(|(started_at, _)| started_at),
-        filter.after.map(|(_, id)| id),
+        after_start,
+        after_id,
         limit
     )
     .fetch_all(db)

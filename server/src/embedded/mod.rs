@@ -76,9 +76,12 @@ impl Embedded {
     /// A fresh database in a temporary directory, fast because it does not care for a power cut.
     pub fn temporary(args: &DatabaseArgs) -> anyhow::Result<Self> {
         let owner = Owner::choose()?;
+        // Root's own temporary directory may be closed to the user that PostgreSQL runs as.
+        let places = [std::env::temp_dir(), PathBuf::from("/tmp"), PathBuf::from("/var/tmp")];
+        let place = places.iter().find(|place| place.is_dir() && owner.can_reach(place));
         let directory = tempfile::Builder::new()
             .prefix("ttc-")
-            .tempdir()
+            .tempdir_in(place.unwrap_or(&places[0]))
             .or_trouble("no temporary directory can be made", "set `TMPDIR` to one with room")?;
         owner.give(directory.path())?;
         owner.check_reach(directory.path())?;
