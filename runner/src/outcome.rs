@@ -463,16 +463,15 @@ pub const fn is_retryable(outcome: Outcome) -> bool {
 #[must_use]
 pub const fn wants_breadcrumb(judged: &Judged) -> bool {
     match judged.outcome {
-        Outcome::Crash | Outcome::Timeout | Outcome::Error | Outcome::HostLimit => {
-            judged.operator.is_none()
-        }
+        Outcome::Crash | Outcome::Timeout | Outcome::Error => judged.operator.is_none(),
         Outcome::Pass
         | Outcome::Mismatch
         | Outcome::Unsupported
         | Outcome::Fallback
         | Outcome::Oom
         | Outcome::Skipped
-        | Outcome::Infra => false,
+        | Outcome::Infra
+        | Outcome::HostLimit => false,
     }
 }
 

@@ -17,6 +17,8 @@ const HELLO_LIMIT: Duration = Duration::from_secs(60);
 const PROBE_LIMIT: Duration = Duration::from_secs(180);
 /// How long a worker may take to leave when it is asked to.
 const LEAVE_LIMIT: Duration = Duration::from_secs(10);
+/// How long a message of a process that has ended may take to come out of its socket.
+const LAST_WORDS_LIMIT: Duration = Duration::from_millis(200);
 /// How long the news of a death may take after the link has closed.
 const REAP_LIMIT: Duration = Duration::from_secs(5);
 
@@ -110,9 +112,22 @@ impl Worker {
         self.sender.send(message).await
     }
 
-    /// Waits for its next message. Cancelling loses nothing.
+    /// Waits for its next message, or for its end. Cancelling loses nothing.
+    ///
+    /// The end of the link is no sure sign of that: a child that the worker left may hold the
+    /// socket open. So the fork server's word counts too.
     pub async fn receive(&mut self) -> Result<FromWorker, ReceiveError> {
-        self.receiver.receive().await
+        let mut exit = self.exit.clone();
+        let ended = async { exit.wait_for(Option::is_some).await.map(|exit| *exit) };
+        tokio::select! {
+            biased;
+            message = self.receiver.receive() => message,
+            _ = ended => {
+                // What it sent before it ended is still in the socket.
+                let rest = tokio::time::timeout(LAST_WORDS_LIMIT, self.receiver.receive()).await;
+                rest.unwrap_or(Err(ReceiveError::Closed))
+            }
+        }
     }
 
     /// Opens the device and executes one known-good operation.

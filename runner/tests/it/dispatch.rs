@@ -101,6 +101,18 @@ fn no_descendant_survives_its_case_not_even_in_another_session() {
 }
 
 #[test]
+fn a_child_that_inherits_the_link_does_not_hide_the_death_of_its_parent() {
+    let world = World::new();
+    world.execute(&["heir", "pass"], &["--retries=0", "--execute-timeout=3600"]);
+    let heir = std::fs::read_to_string(world.path("state/heir")).unwrap().parse().unwrap();
+    assert_eq!(world.outcomes("heir"), [Outcome::Crash]);
+    assert_eq!(world.outcomes("pass"), [Outcome::Pass]);
+    // The scripted fork server ends groups only; the real one has an eye on orphans.
+    let _ =
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(heir), nix::sys::signal::Signal::SIGKILL);
+}
+
+#[test]
 fn a_child_that_keeps_the_output_open_holds_nobody_up() {
     let world = World::new();
     let ended = world.execute(&["leak", "pass"], &["--retries=0"]);

@@ -250,6 +250,14 @@ def execute(link, message):
     elif entry == "leak":
         subprocess.Popen(["sleep", "600"])
         observed(link, message, failure=failed("error", "aten::leak"))
+    elif entry == "heir":
+        pid = os.fork()
+        if pid == 0:
+            os.setsid()  # holds the link and the log of its parent
+            time.sleep(600)
+        with open(os.path.join(os.environ["FAKE_STATE"], "heir"), "w") as file:
+            file.write(str(pid))
+        os.abort()
     elif entry == "garbage":
         link.socket.sendall(b"Traceback (most recent call last):\n")
         time.sleep(600)
