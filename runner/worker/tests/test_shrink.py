@@ -60,3 +60,23 @@ def test_images_have_a_few_patches() -> None:
 def test_a_model_of_any_image_size_gets_a_small_image() -> None:
     inputs = tiny("ResNetForImageClassification").make_inputs(2, 16)
     assert inputs.kwargs["pixel_values"].shape == (2, 3, 64, 64)
+
+
+@pytest.mark.parametrize("heads", [4, 14])
+def test_rotary_sections_fit_the_head_size(heads: int) -> None:
+    overrides = {"text_config": {"hidden_size": heads * 32, "num_attention_heads": heads}}
+    overrides["text_config"]["num_key_value_heads"] = 2
+    built = tiny("Qwen2VLForConditionalGeneration", overrides)
+    assert sum(built.module.config.text_config.rope_parameters["mrope_section"]) == 16
+
+
+def test_a_model_of_two_modalities_gets_both() -> None:
+    built = tiny("Aimv2Model")
+    assert {"input_ids", "pixel_values"} <= set(built.make_inputs(2, 16).kwargs)
+    assert "recipe: shrink 0 with every modality" in built.notes
+
+
+def test_a_tower_with_a_grid_gets_flat_patches() -> None:
+    kwargs = tiny("Cosmos3EdgeVisionModel").make_inputs(2, 16).kwargs
+    assert kwargs["grid_thw"].tolist() == [[1, 4, 4]] * 2
+    assert kwargs["pixel_values"].shape[0] == 2 * 4 * 4

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,36 +19,65 @@ from conformance_worker.models.base import UnbuildableError
 IMAGE_SIZE = 224
 WAVE_SAMPLES = 4000
 MEL_FRAMES = 64
+GRID_SIDE = 4
+"""Rows and columns of patches of an image that comes as flat patches."""
 
 _TEXT_AND_IMAGE = re.compile(
     r"CLIP|Clip|Siglip|SigLip|Blip|ALIGN|Align|GroupVi|OwlVi|Owlv2|Vilt|ViLT|LayoutLMv[23]|Bridge"
     r"|Flava|GroundingDino"
 )
+_TRANSPOSED_MEL = re.compile(r"Whisper|Qwen2Audio|AudioFlamingo")
+"""Spectrograms with frequency before time, of a fixed length."""
 _VIDEO = re.compile(r"[Vv]ideo|[Tt]ime[Ss]former|[Vv]ivit|V[Jj][Ee][Pp][Aa]")
 _CODEC = re.compile(r"Encodec|Dac|Mimi|Codec|DAC|Snac")
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What may be chosen about the inputs."""
+
+    image_size: int = IMAGE_SIZE
+    """Side of images for models that take any."""
+    every_modality: bool = False
+    """Also what a model takes but does not demand: images and sound beside text."""
+
+
+_MODALITIES = (
+    "input_ids",
+    "attention_mask",
+    "pixel_values",
+    "input_features",
+    "input_features_mask",
+    "input_values",
+    "decoder_input_ids",
+)
 
 
 class InputBuilder:
     """Builds arguments for one model and one size."""
 
-    def __init__(
-        self, model: Any, batch: int, sequence: int, seed: int, image_size: int = IMAGE_SIZE
-    ) -> None:
+    def __init__(self, model: Any, batch: int, sequence: int, seed: int, wishes: Wishes) -> None:
         self._model = model
         self._config = model.config
         self._name = type(model).__name__
         self._batch = batch
         self._sequence = sequence
-        self._image_size = image_size
+        self._image_size = wishes.image_size
+        self._every_modality = wishes.every_modality
+        self._parameters = inspect.signature(model.forward).parameters
         self._generator = torch.Generator().manual_seed(seed)
+        self._transposed = bool(_TRANSPOSED_MEL.search(self._name))
         self._text = _text_config(model.config)
         vision = ("vision_config", "vision_encoder_config", "encoder", "backbone_config")
         parts = [getattr(model.config, name, None) for name in vision]
+        audio = ("audio_config", "encoder_config", "audio_encoder_config", "speech_config")
+        parts_of_sound = [getattr(model.config, name, None) for name in audio]
+        self._audio = [part for part in parts_of_sound if hasattr(part, "to_dict")]
         self._vision = next((part for part in parts if hasattr(part, "to_dict")), model.config)
 
     def build(self) -> dict[str, Any]:
         """Keyword arguments of `forward`."""
-        parameters = inspect.signature(self._model.forward).parameters
+        parameters = self._parameters
         wanted: list[str] = []
         main = getattr(self._model, "main_input_name", "input_ids")
         if isinstance(main, str) and main in parameters:
@@ -65,6 +95,8 @@ class InputBuilder:
             wanted.append("attention_mask")
         if getattr(self._config, "is_encoder_decoder", False):
             wanted.append("decoder_input_ids")
+        if self._every_modality:
+            wanted += _MODALITIES
         wanted.append("bbox")
         if "input_ids" in parameters and _TEXT_AND_IMAGE.search(self._name):
             wanted.append("pixel_values")
@@ -88,7 +120,7 @@ class InputBuilder:
         return torch.randint(low, max(high, low + 1), shape, generator=self._generator)
 
     def _number(self, *names: str, default: int) -> int:
-        for config in (self._config, self._text):
+        for config in (self._config, *self._audio, self._text):
             for name in names:
                 value = getattr(config, name, None)
                 if isinstance(value, int) and not isinstance(value, bool):
@@ -131,8 +163,19 @@ class InputBuilder:
                 channels = channels if channels is not None else getattr(config, name, None)
         return channels if isinstance(channels, int) else 3, int(size[-2]), int(size[-1])
 
+    def flat_patches(self) -> torch.Tensor:
+        """Patches of all examples in one row each, as towers with a grid take them."""
+        patch = self._number("patch_size", "spatial_patch_size", default=14)
+        patch = getattr(self._vision, "patch_size", None) or patch
+        frames = getattr(self._vision, "temporal_patch_size", None) or 1
+        channels, _, _ = self.image_shape()
+        rows = self._batch * GRID_SIDE * GRID_SIDE
+        return self._floats(rows, channels * frames * patch * patch)
+
     def image(self) -> torch.Tensor:
         """An image per example, or a short film."""
+        if "grid_thw" in self._parameters:
+            return self.flat_patches()
         channels, height, width = self.image_shape()
         frames = getattr(self._config, "num_frames", None)
         if isinstance(frames, int) and _VIDEO.search(self._name):
@@ -155,10 +198,15 @@ class InputBuilder:
             "n_mels",
             default=80,
         )
-        if re.search(r"Whisper|Qwen2Audio", self._name):
+        if self._transposed:
             frames = 2 * self._number("max_source_positions", default=1500)
             return self._floats(self._batch, bands, frames)
         return self._floats(self._batch, MEL_FRAMES, bands)
+
+    def mel_mask(self) -> torch.Tensor:
+        """A mask over the frames of a spectrogram that masks nothing."""
+        frames = max(self.mel().shape[1:]) if self._transposed else MEL_FRAMES
+        return torch.ones(self._batch, frames, dtype=torch.int64)
 
     def wave(self) -> torch.Tensor:
         """Sound."""
@@ -176,6 +224,8 @@ class InputBuilder:
 
     def embeddings(self) -> torch.Tensor:
         """Hidden states."""
+        if "grid_thw" in self._parameters:
+            return self.flat_patches()
         hidden = self._number("hidden_size", "d_model", default=64)
         return self._floats(self._batch, self._sequence, hidden)
 
@@ -210,7 +260,7 @@ class InputBuilder:
 
     def grid(self) -> torch.Tensor:
         """Frames, rows and columns of patches per example."""
-        return torch.tensor([[1, 4, 4]] * self._batch)
+        return torch.tensor([[1, GRID_SIDE, GRID_SIDE]] * self._batch)
 
 
 _BUILDERS: dict[str, Callable[[InputBuilder], Any]] = {
@@ -224,6 +274,7 @@ _BUILDERS: dict[str, Callable[[InputBuilder], Any]] = {
     "pixel_values_videos": InputBuilder.film,
     "pixel_mask": InputBuilder.pixel_mask,
     "input_features": InputBuilder.mel,
+    "input_features_mask": InputBuilder.mel_mask,
     "input_values": InputBuilder.wave,
     "audio_values": InputBuilder.wave,
     "waveform": InputBuilder.wave,

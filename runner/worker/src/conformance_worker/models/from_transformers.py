@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from conformance_worker.failures import InfraError
-from conformance_worker.inputs import IMAGE_SIZE, InputBuilder
+from conformance_worker.inputs import IMAGE_SIZE, InputBuilder, Wishes
 from conformance_worker.messages import ModelSpec
 from conformance_worker.models import shrink, special_values
 from conformance_worker.models.base import (
@@ -65,18 +65,21 @@ def _tiny(
         raise UnbuildableError(f"{size} parameters are left after shrinking")
     # The first instance may have written derived values into its configuration.
     config = shrink.shrunk(make, recipe, overrides)
-    image = shrink.SMALL_IMAGE if recipe.small_images else IMAGE_SIZE
-    return _instantiate(model_class, config, seed, image)
+    wishes = Wishes(
+        image_size=shrink.SMALL_IMAGE if recipe.small_images else IMAGE_SIZE,
+        every_modality=recipe.every_modality,
+    )
+    return _instantiate(model_class, config, seed, wishes)
 
 
 def _instantiate(
-    model_class: Any, config: Any, seed: int, image_size: int = IMAGE_SIZE
+    model_class: Any, config: Any, seed: int, wishes: Wishes | None = None
 ) -> BuiltModel:
     torch.manual_seed(seed)
     model = model_class(config).eval()
     return BuiltModel(
         module=model,
-        make_inputs=inputs_for(model, seed, image_size),
+        make_inputs=inputs_for(model, seed, wishes),
         uses_attention=uses_sdpa(model),
         repro=[
             "import transformers",
@@ -87,10 +90,10 @@ def _instantiate(
     )
 
 
-def inputs_for(model: Any, seed: int, image_size: int = IMAGE_SIZE) -> Any:
-    """A maker of inputs by signature; `image_size` is for models that take images of any size."""
+def inputs_for(model: Any, seed: int, wishes: Wishes | None = None) -> Any:
+    """A maker of inputs by signature."""
     return lambda batch, sequence: Inputs(
-        kwargs=InputBuilder(model, batch, sequence, seed, image_size).build()
+        kwargs=InputBuilder(model, batch, sequence, seed, wishes or Wishes()).build()
     )
 
 

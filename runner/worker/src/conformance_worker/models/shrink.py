@@ -31,12 +31,15 @@ class Recipe:
     """Give a number to what is `None` by default."""
     small_images: bool = False
     """Shrink images to a few patches."""
+    every_modality: bool = False
+    """Give the model an input of every modality that it takes, not only what it demands."""
 
 
 RECIPES = (
     Recipe("shrink 0", 0, small_images=True),
     Recipe("shrink 0 through the constructor", 0, rebuild=True, small_images=True),
     Recipe("shrink 0 with defaults filled", 0, fill=True, small_images=True),
+    Recipe("shrink 0 with every modality", 0, small_images=True, every_modality=True),
     Recipe("shrink 0 with full images", 0),
     Recipe("shrink 1", 1, small_images=True),
     Recipe("shrink 2", 2, small_images=True),
@@ -158,10 +161,11 @@ def shrunk(make: Callable[..., Any], recipe: Recipe, overrides: dict[str, Any]) 
     for part in list(_parts(config)):
         if recipe.fill:
             _fill(part)
-        _fit_rotary_sections(part)
         override(part, special_values.BY_TYPE.get(part.model_type, {}))
     _clamp_token_ids(config)
     override(config, overrides)
+    for part in _parts(config):
+        _fit_rotary_sections(part)
     return config
 
 
@@ -238,6 +242,8 @@ def _wanted_layers(config: Any) -> int:
 
 
 def _small_number(config: Any, name: str, value: int, layers: int, level: int) -> int | None:
+    if name == "num_feat_extract_layers":
+        return None  # as many as the lists of convolutions have items
     if name in ("first_k_dense_replace", "moe_layer_start_index", "attn_layer_offset"):
         return min(value, 1)
     for pattern, size in (
@@ -310,6 +316,8 @@ def _fit_rotary_sections(config: Any) -> None:
     for name in ("rope_parameters", "rope_scaling"):
         rope = _fields(config).get(name)
         sections = rope.get("mrope_section") if isinstance(rope, dict) else None
+        if sections is None and config.model_type in special_values.ROTARY_SECTIONS:
+            sections = [1, 1, 1]
         if not isinstance(rope, dict) or not isinstance(sections, (list, tuple)):
             continue
         hidden, heads = _number(config, "hidden_size"), _number(config, "num_attention_heads")

@@ -35,6 +35,7 @@ BY_TYPE: dict[str, dict[str, Any]] = {
     # A cache wants an attention layer among them.
     "granitemoehybrid": {"layer_types": ["linear_attention", "full_attention"]},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
+    "timm_backbone": {"backbone": "resnet18"},
     "xmod": {"default_language": "en_XX"},
     # Weights are shared between hybrid layers, so there must be two.
     "zamba": {
@@ -64,3 +65,18 @@ BY_TYPE: dict[str, dict[str, Any]] = {
 BY_CLASS: dict[str, dict[str, Any]] = {
     "ReformerModelWithLMHead": {"is_decoder": True},
 }
+
+ROTARY_SECTIONS = frozenset(
+    {
+        "glm4v_moe_text",
+        "glm4v_text",
+        "glm_image_text",
+        "glm_ocr_text",
+        "paddleocr_vl_text",
+        "qwen2_5_omni_talker",
+        "qwen2_5_omni_text",
+        "qwen2_5_vl_text",
+        "qwen2_vl_text",
+    }
+)
+"""Types with three rotary sections whose default is in their code and fits one head size only."""
