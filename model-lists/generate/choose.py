@@ -17,7 +17,7 @@ import facts
 import geometry
 from quantised import QUANTISED
 
-RANKED = {"2026-10": 2_000, "2025-12": 20, "2024-05-11": 250, "2022-07-02": 1_000}
+RANKED = {"2026-10": 2_000, "2025-12": 20, "2024-05-11": 250, "2022-07-02": 800}
 """How many hub models `tier1` takes from the ranking of each date, those without a class too."""
 RANKED_TO_BUILD = 3_000
 """How far down the youngest ranking distinct geometries are measured."""
@@ -28,6 +28,7 @@ SEQUENCE_BOUNDS = {"min": 2, "max": 64}
 BATCH_BOUNDS = {"min": 2, "max": 8}
 """Bounds begin at 2: a compiler always makes a graph of its own for size 1."""
 
+UNMEASURED = "unmeasured"
 _TESTS_OF_OTHERS = re.compile(r"internal-testing/|tiny-random", re.IGNORECASE)
 """Ids that count many downloads because other projects' tests load them."""
 _REAL_WEIGHTS = {
@@ -55,6 +56,8 @@ SMOKE = (
     "transformers:WhisperForConditionalGeneration",
 )
 """A quick look at every source and every modality."""
+WITH_BOUNDS = ("GPT2LMHeadModel", "LlamaForCausalLM", "Qwen3ForCausalLM")
+"""Classes whose own entry has bounds, for the smoke list; elsewhere hub models have them."""
 
 
 @dataclass
@@ -63,7 +66,7 @@ class Entry:
 
     data: dict[str, Any]
     signature: str
-    """Of the graph; empty for an entry that is skipped."""
+    """Of the graph; empty for an entry that is skipped; a name where it was not measured yet."""
 
 
 @dataclass
@@ -82,7 +85,7 @@ def wanted_builds() -> list[facts.BuildKey]:
     candidates = [*ranked, *_dynamism_candidates(lambda _: True), *_best_of_types().values()]
     for model in candidates:
         if (name := classes.class_of(model)) is not None:
-            keys.add(facts.BuildKey("transformers", name, _overrides(model, name)))
+            keys |= set(_tries(model, name))
     keys |= {facts.BuildKey("torchvision", name, "") for name in _torchvision_names()}
     keys |= {facts.BuildKey("timm", model.name, "") for model in facts.timm_models()}
     return sorted(keys)
@@ -113,8 +116,14 @@ def choose() -> Lists:
 
 
 def _sorted(entries: Iterable[Entry]) -> list[Entry]:
-    by_id = {entry.data["id"]: entry for entry in entries}
-    return [by_id[name] for name in sorted(by_id)]
+    by_subject = {_subject(entry.data): entry for entry in entries}
+    return [by_subject[subject] for subject in sorted(by_subject)]
+
+
+def _subject(data: dict[str, Any]) -> str:
+    """What names the model in case keys."""
+    revision = f"@{data['revision']}" if "revision" in data else ""
+    return f"{data['id']}{revision}#{data.get('size', 'tiny')}"
 
 
 @functools.cache
@@ -148,13 +157,24 @@ def _builds() -> dict[facts.BuildKey, facts.Build]:
 
 
 def _build(source: str, name: str, overrides: str = "") -> facts.Build | None:
+    """What is known of it; `None` when it cannot be built. What was not measured yet counts as
+    buildable, and its graph by its name."""
     build = _builds().get(facts.BuildKey(source, name, overrides))
-    return build if build is not None and build.outcome == "ok" else None
+    if build is None:
+        graph = f"{source}:{name} {overrides}"
+        return facts.Build(source, name, overrides, UNMEASURED, "", "", "", graph, "", "")
+    return build if build.outcome == "ok" else None
 
 
-def _overrides(model: facts.HubModel, model_class: str) -> str:
-    values = geometry.overrides(model, _configs().get(model_class))
-    return json.dumps(values) if values else ""
+def _tries(model: facts.HubModel, model_class: str) -> list[facts.BuildKey]:
+    """Geometries of it, closest first, up to one that is not known to fail."""
+    keys = []
+    for values in geometry.variants(model, _configs().get(model_class)):
+        keys.append(facts.BuildKey("transformers", model_class, json.dumps(values)))
+        build = _builds().get(keys[-1])
+        if build is None or build.outcome == "ok":
+            break
+    return keys
 
 
 @functools.cache
@@ -167,8 +187,8 @@ def best_build(model: facts.HubModel) -> facts.Build | None:
     name = classes.class_of(model)
     if name is None:
         return None
-    own = _build("transformers", name, _overrides(model, name))
-    return own or _build("transformers", name)
+    own = (_build(*key) for key in _tries(model, name))
+    return next(filter(None, own), None) or _build("transformers", name)
 
 
 def _hub_entries(models: Iterable[facts.HubModel], left_out: dict[str, list[str]]) -> list[Entry]:
@@ -349,8 +369,9 @@ def _timm() -> list[Entry]:
 
 def _torchvision() -> list[Entry]:
     entries = []
+    names = set(_torchvision_names())
     for model in facts.torchvision_models():
-        if (build := _build("torchvision", model.name)) is None:
+        if model.name not in names or (build := _build("torchvision", model.name)) is None:
             continue
         part = model.module.split(".")[0]
         task = {
@@ -373,8 +394,8 @@ def _transformers(left_out: dict[str, list[str]]) -> list[Entry]:
             left_out.setdefault("classes of transformers that cannot be built", []).append(name)
             continue
         data: dict[str, Any] = {"id": f"transformers:{name}", "task": task}
-        if dynamic := _dynamic(build, batch=False):
-            data["dynamic"] = dynamic
+        if name in WITH_BOUNDS:
+            data["dynamic"] = _dynamic(build, batch=False)
         if tags := _tags(build):
             data["tags"] = tags
         entries.append(Entry(data, build.signature))

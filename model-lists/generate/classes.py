@@ -129,7 +129,9 @@ def model_types_of_classes() -> dict[str, str]:
 @functools.cache
 def causal_classes() -> frozenset[str]:
     """Classes that are causal language models."""
-    return frozenset(r.model_class for r in facts.transformers_classes() if r.mapping == "causal-lm")
+    return frozenset(
+        r.model_class for r in facts.transformers_classes() if r.mapping == "causal-lm"
+    )
 
 
 @functools.cache

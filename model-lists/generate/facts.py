@@ -93,6 +93,8 @@ class Build(NamedTuple):
     overrides: str
     outcome: str
     """`ok`, `failed`, `timeout`, `crash`."""
+    tried: str
+    """`forward` for building and one forward call, `build` for building on the meta device."""
     inputs: str
     """Names and shapes of the inputs of its forward call; empty when none was made."""
     recipe: str

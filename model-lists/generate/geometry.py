@@ -21,27 +21,44 @@ LEAST_HEAD, MOST_HEAD = 8, 64
 LEAST_HIDDEN, MOST_HIDDEN = 32, 512
 
 
-def overrides(model: facts.HubModel, config: facts.TransformersConfig | None) -> dict[str, Any]:
-    """Configuration values for the tiny model; empty when nothing is recorded."""
+def variants(
+    model: facts.HubModel, config: facts.TransformersConfig | None
+) -> list[dict[str, Any]]:
+    """Configuration values for the tiny model, the closest first; none when nothing is recorded.
+
+    The second leaves the widths to the recipe, for types whose widths hang together in ways that
+    are not recorded (latent attention, state-space layers).
+    """
     if config is None or not model.heads or not model.hidden:
-        return {}
+        return []
     has = set(config.fields)
     if not {"num_attention_heads", "hidden_size"} <= has:
-        return {}
-    values: dict[str, Any] = {}
+        return []
+    experts = _experts(model, has)
+    found = [_wide(model, has) | experts, _narrow(model, has) | experts]
+    return [{config.part: values} if config.part else values for values in found]
+
+
+def _wide(model: facts.HubModel, has: set[str]) -> dict[str, int]:
     heads, key_value_heads = _heads(model)
     if "num_key_value_heads" not in has:
         heads, key_value_heads = HEADS, HEADS
     head = _head_size(model)
-    values["hidden_size"] = heads * head
-    values["num_attention_heads"] = heads
+    values = {"hidden_size": heads * head, "num_attention_heads": heads}
     if "num_key_value_heads" in has:
         values["num_key_value_heads"] = key_value_heads
     if "head_dim" in has:
         values["head_dim"] = head
         values["hidden_size"] = _hidden(model, heads, head)
-    values |= _experts(model, has)
-    return {config.part: values} if config.part else values
+    return values
+
+
+def _narrow(model: facts.HubModel, has: set[str]) -> dict[str, int]:
+    heads, key_value_heads = _heads(model)
+    values = {"num_attention_heads": HEADS}
+    if "num_key_value_heads" in has:
+        values["num_key_value_heads"] = max(1, HEADS * key_value_heads // heads)
+    return values
 
 
 def _heads(model: facts.HubModel) -> tuple[int, int]:

@@ -1,8 +1,8 @@
 """Builds models as the worker would and records what came of it, in `facts/builds.tsv`.
 
 Each distinct pair of model and overrides is built once by the worker's own sources, with the
-forward call that they make. timm models get that forward call in a sample only, for it is slow;
-all of them are built on the meta device. What has a row already is not built again, unless asked.
+forward call that they make. timm and torchvision models get that forward call in a sample only, for
+it is slow; all of them are built on the meta device. What has a row already is not built again, unless asked.
 
     PYTHONPATH=runner/worker/src python model-lists/generate/measure.py [--again PATTERN]
 
@@ -34,8 +34,8 @@ MOST_SECONDS = 120
 MOST_BYTES = 10 << 30
 MODELS_PER_CHILD = 60
 SEED = 0
-TIMM_SAMPLE = 150
-TIMM_SAMPLE_SEED = 7
+SAMPLE = {"timm": 60, "torchvision": 40}
+SAMPLE_SEED = 7
 BATCH, SEQUENCE = 2, 16
 
 _NOT_GRAPH = re.compile(
@@ -62,10 +62,11 @@ def main() -> int:
         and (not arguments.only or re.search(arguments.only, _label(key)))
     ]
     print(f"{len(wanted)} builds are wanted, {len(todo)} are to be done", file=sys.stderr)
-    sampled = timm_sample(wanted)
+    sampled = sample(wanted)
     began = time.monotonic()
     for done, (key, result) in enumerate(measure(todo, sampled), start=1):
-        recorded[key] = facts.Build(*key, **result)
+        tried = "forward" if key.source not in SAMPLE or key in sampled else "build"
+        recorded[key] = facts.Build(*key, tried=tried, **result)
         if result["outcome"] != "ok":
             print(f"{_label(key)}: {result['outcome']}: {result['detail']}", file=sys.stderr)
         if done % 50 == 0 or done == len(todo):
@@ -80,10 +81,13 @@ def _label(key: facts.BuildKey) -> str:
     return f"{key.source}:{key.name} {key.overrides}".strip()
 
 
-def timm_sample(keys: Sequence[facts.BuildKey]) -> set[facts.BuildKey]:
-    """The timm models that also get a forward call."""
-    names = sorted(key for key in keys if key.source == "timm")
-    return set(random.Random(TIMM_SAMPLE_SEED).sample(names, min(TIMM_SAMPLE, len(names))))
+def sample(keys: Sequence[facts.BuildKey]) -> set[facts.BuildKey]:
+    """The models of timm and torchvision that get a forward call."""
+    chosen: set[facts.BuildKey] = set()
+    for source, count in SAMPLE.items():
+        names = sorted(key for key in keys if key.source == source)
+        chosen |= set(random.Random(SAMPLE_SEED).sample(names, min(count, len(names))))
+    return chosen
 
 
 def measure(keys: Sequence[facts.BuildKey], sampled: set[facts.BuildKey]) -> Any:
@@ -144,13 +148,13 @@ def _read_line(pipe: int, most_seconds: float) -> str | None:
 
 
 def build_one(key: facts.BuildKey, *, forward: bool) -> dict[str, str]:
-    """Builds one model, with a forward call unless it is a timm model outside the sample."""
+    """Builds one model; outside the sample, timm and torchvision only on the meta device."""
     import torch
 
     torch.set_num_threads(1)
     try:
-        if key.source == "timm" and not forward:
-            return _timm_on_meta(key.name)
+        if key.source in SAMPLE and not forward:
+            return _on_meta(key)
         from conformance_worker import models
         from conformance_worker.messages import ModelSpec
 
@@ -173,19 +177,24 @@ def build_one(key: facts.BuildKey, *, forward: bool) -> dict[str, str]:
     signature = (
         config_signature(built.module)
         if key.source == "transformers"
-        else _timm_on_meta(key.name)["signature"]
-        if key.source == "timm"
-        else module_signature(built.module)
+        else _on_meta(key)["signature"]
     )
     return _result("ok", recipe=recipe, signature=signature, module=built.module, inputs=inputs)
 
 
-def _timm_on_meta(name: str) -> dict[str, str]:
+def _on_meta(key: facts.BuildKey) -> dict[str, str]:
     import timm
     import torch
+    from torchvision import models
 
     with torch.device("meta"):
-        module = timm.create_model(name, pretrained=False)
+        if key.source == "timm":
+            module = timm.create_model(key.name, pretrained=False)
+        else:
+            kind = models.get_model_builder(key.name).__module__
+            within = ".detection." in kind or ".segmentation." in kind
+            options = {"weights_backbone": None} if within else {}
+            module = models.get_model(key.name, weights=None, **options)
     return _result("ok", signature=module_signature(module), module=module)
 
 
@@ -211,7 +220,10 @@ def _result(
 
 def _input_shapes(inputs: Any) -> str:
     """`input_ids=2x16 attention_mask=2x16`; positional ones by number."""
-    named = [*((str(number), one) for number, one in enumerate(inputs.args)), *inputs.kwargs.items()]
+    named = [
+        *((str(number), one) for number, one in enumerate(inputs.args)),
+        *inputs.kwargs.items(),
+    ]
     return " ".join(
         f"{name}={'x'.join(map(str, one.shape))}" for name, one in named if hasattr(one, "shape")
     )
