@@ -85,7 +85,7 @@ impl Journal {
             .truncate(false)
             .open(path)
             .map_err(Error::file("open", path))?;
-        let whole = read(path)?.whole_bytes;
+        let whole = scan(path, |_| {})?;
         file.set_len(whole).map_err(Error::file("write", path))?;
         file.seek(SeekFrom::Start(whole)).map_err(Error::file("write", path))?;
         Self::on(file, path)
@@ -175,18 +175,23 @@ pub struct Contents {
 /// Reads a journal up to its last whole record; one that is not there is empty.
 pub fn read(path: &Path) -> Result<Contents, Error> {
     let mut contents = Contents::default();
+    contents.whole_bytes = scan(path, |record| contents.records.push(record))?;
+    let length = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    contents.torn_bytes = length.saturating_sub(contents.whole_bytes);
+    Ok(contents)
+}
+
+/// Shows every whole record, without keeping any; gives the bytes that they take.
+pub fn scan(path: &Path, mut see: impl FnMut(Record)) -> Result<u64, Error> {
     let mut reader = match File::open(path) {
         Ok(file) => Reader::new(file, 0),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(contents),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
         Err(error) => return Err(Error::file("read", path)(error)),
     };
     while let Some(record) = reader.next_record().map_err(Error::file("read", path))? {
-        contents.records.push(record);
+        see(record);
     }
-    contents.whole_bytes = reader.offset;
-    let length = std::fs::metadata(path).map_err(Error::file("read", path))?.len();
-    contents.torn_bytes = length.saturating_sub(reader.offset);
-    Ok(contents)
+    Ok(reader.offset)
 }
 
 /// Reads records one by one, from a known offset on; for following a journal that grows.
@@ -195,18 +200,23 @@ pub struct Reader {
     file: BufReader<File>,
     /// End of the last whole record that was read.
     pub offset: u64,
+    /// Where the next read would begin; elsewhere after a line that was not whole.
+    position: Option<u64>,
 }
 
 impl Reader {
     /// Begins at `offset`, which must be the end of a record.
     #[must_use]
     pub fn new(file: File, offset: u64) -> Self {
-        Self { file: BufReader::new(file), offset }
+        Self { file: BufReader::new(file), offset, position: None }
     }
 
     /// The next whole record; nothing at the end, or where a line is not whole (yet).
     pub fn next_record(&mut self) -> Result<Option<Record>, std::io::Error> {
-        self.file.seek(SeekFrom::Start(self.offset))?;
+        if self.position != Some(self.offset) {
+            self.file.seek(SeekFrom::Start(self.offset))?;
+        }
+        self.position = None;
         let mut line = Vec::new();
         (&mut self.file).take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
         if line.last() != Some(&b'\n') {
@@ -214,6 +224,7 @@ impl Reader {
         }
         let Ok(record) = serde_json::from_slice(&line) else { return Ok(None) };
         self.offset += line.len() as u64;
+        self.position = Some(self.offset);
         Ok(Some(record))
     }
 }

@@ -212,16 +212,17 @@ impl Delivery {
 
     /// When the last attempt ended, by the journal: the same every time it is asked.
     fn finished_at(&self) -> Result<DateTime<Utc>, SendError> {
-        let contents = crate::journal::read(&self.run_dir.journal()).map_err(local)?;
-        let ended = contents.records.iter().rev().find_map(|record| match record {
-            Record::Ended { at, .. } => Some(*at),
+        let mut last = self.run.started_at;
+        let see = |record| match record {
+            Record::Ended { at, .. } => last = at,
             Record::Attempt(attempt) => {
                 let length = Duration::try_from_secs_f64(attempt.seconds).unwrap_or_default();
-                Some(attempt.started_at + length)
+                last = attempt.started_at + length;
             }
-            Record::Started { .. } | Record::Finding { .. } => None,
-        });
-        Ok(ended.unwrap_or(self.run.started_at))
+            Record::Started { .. } | Record::Finding { .. } => {}
+        };
+        crate::journal::scan(&self.run_dir.journal(), see).map_err(local)?;
+        Ok(last)
     }
 
     fn keep_progress(&self) -> Result<(), SendError> {
