@@ -16,8 +16,8 @@ from conformance_worker.link import Link
 from conformance_worker.words import Dtype, Mode, Stage
 
 SOURCE = Path(__file__).parent.parent / "src"
-START_DEADLINE_S = 120.0
-CASE_DEADLINE_S = 120.0
+START_DEADLINE_S = 400.0
+CASE_DEADLINE_S = 300.0
 
 
 def listen(path: Path) -> socket.socket:

@@ -17,7 +17,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 def spec(**changes: Any) -> ModelSpec:
-    fields = {
+    fields: dict[str, Any] = {
         "source": "hub",
         "id": "someone/model",
         "revision": COMMIT,
