@@ -43,16 +43,21 @@ class Link:
 def fork_server(link):
     fake = os.environ.get("FAKE", "")
     if fake == "import-fails":
-        link.send(type="failed", error_class="ModuleNotFoundError",
-                  message="No module named 'torch'", hint="run `runner setup`")
+        link.send(
+            type="failed",
+            error_class="ModuleNotFoundError",
+            message="No module named 'torch'",
+            hint="run `runner setup`",
+        )
         sys.exit(3)
     if fake == "import-dies":
         print("Segmentation fault in import", file=sys.stderr, flush=True)
         os.kill(os.getpid(), signal.SIGSEGV)
     libc = ctypes.CDLL(None)
     libc.prctl(36, 1, 0, 0, 0)  # orphans of workers come here
-    link.send(type="ready", link_version=1, pid=os.getpid(),
-              versions={"torch": "0.0.fake", "python": "3"})
+    link.send(
+        type="ready", link_version=1, pid=os.getpid(), versions={"torch": "0.0.fake", "python": "3"}
+    )
     wakeup, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer)
@@ -110,8 +115,13 @@ def reap(link, children):
             continue
         kill_group(pid)
         code = os.waitstatus_to_exitcode(status)
-        link.send(type="exited", worker=children.pop(pid), exit_code=code if code >= 0 else None,
-                  signal=-code if code < 0 else None, peak_resident_bytes=0)
+        link.send(
+            type="exited",
+            worker=children.pop(pid),
+            exit_code=code if code >= 0 else None,
+            signal=-code if code < 0 else None,
+            peak_resident_bytes=0,
+        )
 
 
 POISONED = False
@@ -148,22 +158,42 @@ def worker(spawn):
 
 
 def probe(link, fake):
-    broken = fake == "probe-fails" or POISONED or os.path.exists(os.environ.get("FAKE_BROKEN", "/-"))
+    broken = (
+        fake == "probe-fails" or POISONED or os.path.exists(os.environ.get("FAKE_BROKEN", "/-"))
+    )
     if broken:
-        link.send(type="probe_failed", error_class="RuntimeError",
-                  message="the device does not answer", hint="look at its cable")
+        link.send(
+            type="probe_failed",
+            error_class="RuntimeError",
+            message="the device does not answer",
+            hint="look at its cable",
+        )
     else:
-        link.send(type="probed", device_kind="fake device", device="cpu", count=1,
-                  simulated=False, versions={})
+        link.send(
+            type="probed",
+            device_kind="fake device",
+            device="cpu",
+            count=1,
+            simulated=False,
+            versions={},
+        )
 
 
 def write_tensors(path, values):
     data = struct.pack(f"<{len(values)}f", *values)
-    leaf = {"path": "0", "kind": "tensor", "dtype": "float32", "shape": [len(values)], "stride": [1]}
-    header = json.dumps({
-        "__metadata__": {"structure": json.dumps([leaf])},
-        "0": {"dtype": "F32", "shape": [len(values)], "data_offsets": [0, len(data)]},
-    }).encode()
+    leaf = {
+        "path": "0",
+        "kind": "tensor",
+        "dtype": "float32",
+        "shape": [len(values)],
+        "stride": [1],
+    }
+    header = json.dumps(
+        {
+            "__metadata__": {"structure": json.dumps([leaf])},
+            "0": {"dtype": "F32", "shape": [len(values)], "data_offsets": [0, len(data)]},
+        }
+    ).encode()
     header += b" " * (-len(header) % 8)
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(header)) + header + data)
@@ -175,10 +205,24 @@ def observed(link, message, actual=None, failure=None, **more):
         paths = [os.path.join(message["exchange"], name) for name in ("actual", "expected")]
         write_tensors(paths[0], actual)
         write_tensors(paths[1], [1.0, 2.0, 3.0])
-        to_compare = [{"label": "", "actual": paths[0], "expected": paths[1], "rule": "close",
-                       "reference": "cpu float64", "tolerance_class": "default"}]
-    answer = dict(type="observed", case=message["case"], failure=failure, to_compare=to_compare,
-                  device_used="cpu" if actual else "", repro="import torch\n")
+        to_compare = [
+            {
+                "label": "",
+                "actual": paths[0],
+                "expected": paths[1],
+                "rule": "close",
+                "reference": "cpu float64",
+                "tolerance_class": "default",
+            }
+        ]
+    answer = dict(
+        type="observed",
+        case=message["case"],
+        failure=failure,
+        to_compare=to_compare,
+        device_used="cpu" if actual else "",
+        repro="import torch\n",
+    )
     answer.update(more)
     link.send(**answer)
     if message["record_operators"]:
@@ -186,8 +230,15 @@ def observed(link, message, actual=None, failure=None, **more):
 
 
 def failed(kind, operator=None, **more):
-    return dict(kind=kind, stage="execute", error_class="RuntimeError",
-                message=f"it failed as {kind}", operator=operator, traceback="Traceback", **more)
+    return dict(
+        kind=kind,
+        stage="execute",
+        error_class="RuntimeError",
+        message=f"it failed as {kind}",
+        operator=operator,
+        traceback="Traceback",
+        **more,
+    )
 
 
 def once(name):
@@ -224,7 +275,9 @@ def execute(link, message):
     elif entry == "nan":
         observed(link, message, [1.0, float("nan"), 3.0])
     elif entry == "flaky":
-        observed(link, message, [9.0, 9.0, 9.0] if once(message["case"].replace("/", "_")) else good)
+        observed(
+            link, message, [9.0, 9.0, 9.0] if once(message["case"].replace("/", "_")) else good
+        )
     elif entry == "elsewhere":
         observed(link, message, good, device_used="meta")
     elif entry in ("error", "unsupported", "oom", "infra", "host-limit"):
