@@ -99,7 +99,7 @@ def test_an_operator_that_is_not_implemented_is_named(worker: WorkerHandle, tmp_
     assert failure.operator == "aten::nextafter.out"
 
 
-@pytest.mark.parametrize(("name", "sample"), [("linalg.inv", 0), ("cumsum", 0)])
+@pytest.mark.parametrize(("name", "sample"), [("linalg.inv", 0), ("linalg.inv", 4), ("cumsum", 0)])
 def test_a_limit_of_the_host_is_not_held_against_torch_tpu(
     worker: WorkerHandle, tmp_path: Path, name: str, sample: int
 ) -> None:

@@ -108,6 +108,28 @@ class CaseRun:
             return None
         return dict(sorted(counter.counts.items()))
 
+    def cause_of(self, error: Exception) -> Exception:
+        """The exception behind one that only says that something before it failed.
+
+        Executes the device's side once more, one launch at a time; the first outcome stands where
+        that raises nothing.
+        """
+        if not self.device.hides_its_cause(error) or self.prepare_rerun is None:
+            return error
+        try:
+            rerun = self.prepare_rerun()
+            self.seed()
+            with self.device.execution(Mode.STRICT, one_at_a_time=True), self._gradients():
+                rerun()
+                self.device.synchronize()
+        except Exception as cause:
+            self.observed.notes.append(
+                f"the cause was found in a second, blocking execution; the first said "
+                f"`{failures.first_line(error)}`"
+            )
+            return cause
+        return error
+
     def _gradients(self) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext() if self.request.train else torch.no_grad()
 

@@ -34,7 +34,7 @@ def begin(request: Execute, device: Device, send: Callable[[Tagged], None]) -> C
         _observe(run)
     except Exception as error:
         run.leave()
-        run.observed.failure = run.failure(error)
+        run.observed.failure = run.failure(run.cause_of(error))
     run.leave()
     _finish(run)
     return run

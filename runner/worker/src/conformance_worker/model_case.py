@@ -131,6 +131,11 @@ def _on_device(run: CaseRun, built: BuiltModel, inputs: Inputs, execute: Any) ->
         args, kwargs = device.move((inputs.args, inputs.kwargs))
         return module, Inputs(args=args, kwargs=kwargs)
 
+    def again() -> Callable[[], Any]:
+        fresh, fresh_inputs = prepare()
+        return lambda: execute(fresh, fresh_inputs)
+
+    run.prepare_rerun = again
     module, moved = prepare()
     device.synchronize()
     compiled = None
@@ -149,11 +154,6 @@ def _on_device(run: CaseRun, built: BuiltModel, inputs: Inputs, execute: Any) ->
         if compiled is not None:
             run.observed.graphs = compiled.graphs()
 
-    def again() -> Callable[[], Any]:
-        fresh, fresh_inputs = prepare()
-        return lambda: execute(fresh, fresh_inputs)
-
-    run.prepare_rerun = again
     return tensors.flatten(result)
 
 

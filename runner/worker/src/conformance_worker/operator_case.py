@@ -173,6 +173,11 @@ def _on_device(run: CaseRun, entry: Any, sample: Sample, expected: Expected) -> 
         call: Callable[..., Any] = _call
         return device.call(call, (run, entry, moved, out_like, compiled), {})
 
+    def again() -> Callable[[], Any]:
+        fresh = prepare()
+        return lambda: execute(fresh, compiled=False)
+
+    run.prepare_rerun = again
     run.enter(Stage.TRANSFER)
     moved = prepare()
     run.seed()
@@ -181,11 +186,6 @@ def _on_device(run: CaseRun, entry: Any, sample: Sample, expected: Expected) -> 
         result = execute(moved, compiled=run.compiles)
         device.synchronize()
 
-    def again() -> Callable[[], Any]:
-        fresh = prepare()
-        return lambda: execute(fresh, compiled=False)
-
-    run.prepare_rerun = again
     # Host-only arguments are compared with themselves elsewhere: where they are is not a finding.
     leaves = _leaves(result, moved)
     run.note_places([leaf for leaf in leaves if not leaf.path.startswith("inputs")])

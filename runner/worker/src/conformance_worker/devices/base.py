@@ -182,6 +182,11 @@ class Device:
         """Lines of Python that set `backend` to the bounded dynamic compiler."""
         return [f"backend = {self.compiler(dynamism=True)!r}"]
 
+    def hides_its_cause(self, error: BaseException) -> bool:
+        """Whether an exception only says that something asked for earlier has failed."""
+        del error
+        return False
+
     def healthy(self) -> bool:
         """Whether a cheap known-good operation still works after a failure."""
         try:

@@ -29,6 +29,9 @@ NOT_IMPLEMENTED = re.compile(r"operator '(?P<operator>[\w:.]+)' is not implement
 NOT_FOR_DTYPE = re.compile(r"(?P<operator>[\w:.]+)\(\): not implemented for DT")
 """TorchTPU's words for an operator that is missing for one dtype."""
 
+FAILED_BEFORE = re.compile(r"a required argument is in a failed state")
+"""TorchTPU's words for a value whose own computation failed, which hide why it did."""
+
 NOT_LOWERED = re.compile(r"Failed to lower FX graph")
 """TorchTPU's words for a graph that did not become a program; raised at the first execution."""
 
@@ -99,14 +102,17 @@ class TheDevice(Device):
 
     @contextlib.contextmanager
     def execution(self, mode: Mode, *, one_at_a_time: bool) -> Iterator[None]:
-        """Default deferring mode, or one blocking launch at a time for `strict` and breadcrumbs."""
+        """The default mode, or one blocking launch at a time for `strict` and breadcrumbs."""
         from torch_tpu._internal import execution_mode
 
-        eager_mode = execution_mode.EagerMode.DEFER_AND_FUSE
-        if mode is Mode.STRICT or one_at_a_time:
-            eager_mode = execution_mode.EagerMode.DEFER_NEVER_AND_LAUNCH_BLOCKING
         execution_mode.enable_cpu_fallback = False
-        with execution_mode.set_eager_mode(eager_mode):
+        if mode is not Mode.STRICT and not one_at_a_time:
+            # Whatever the backend's default is; setting it by name is another path: in 0.2.0 a
+            # `normal` with a deferred argument waits for ever under an explicit DEFER_AND_FUSE.
+            yield
+            return
+        blocking = execution_mode.EagerMode.DEFER_NEVER_AND_LAUNCH_BLOCKING
+        with execution_mode.set_eager_mode(blocking):
             yield
 
     def compiler(self, *, dynamism: bool) -> str | Callable[..., Any]:
@@ -120,7 +126,10 @@ class TheDevice(Device):
 
     def settings(self) -> list[str]:
         """Names what was pinned."""
-        return ["enable_cpu_fallback: off"]
+        from torch_tpu._internal import execution_mode
+
+        default = getattr(execution_mode.eager_mode, "name", execution_mode.eager_mode)
+        return ["enable_cpu_fallback: off", f"default eager mode: {default}"]
 
     def peak_memory_bytes(self) -> int | None:
         """Peak of the device's allocator, where it reports one."""
@@ -132,6 +141,10 @@ class TheDevice(Device):
     def repro_lines(self) -> list[str]:
         """Registers the backend whether or not it was loaded by itself."""
         return ["from torch_tpu import _loader; _loader._init_device('tpu')"]
+
+    def hides_its_cause(self, error: BaseException) -> bool:
+        """Programs are compiled in the background: their error may surface at what uses them."""
+        return isinstance(error, RuntimeError) and bool(FAILED_BEFORE.search(str(error)))
 
     def dynamism_repro_lines(self) -> list[str]:
         """TorchTPU's bounded dynamic compiler has no name; it is an object."""
