@@ -96,6 +96,7 @@ def test_the_words_of_torch_tpu_are_typed(
         "failed to compile: no FFI handler registered for LuDecomposition on a platform Host",
         "failed to serialize StableHLO to plugin version 1.13.7;",
         "custom call target PadToStatic is not implemented",
+        "failed to compile: hLO opcode `ragged-dot` is not supported by XLA:CPU ThunkEmitter",
     ],
 )
 def test_limits_of_the_host_are_limits_in_the_simulation_only(text: str) -> None:

@@ -35,6 +35,7 @@ HOST_LIMITS = (
     ),
     re.compile(r"PadRealToStatic"),
     re.compile(r"tpu_custom_call"),
+    re.compile(r"is not supported by XLA:CPU ThunkEmitter"),
 )
 """XLA:CPU's words for programs that it cannot execute; all of them compile for a real TPU."""
 
