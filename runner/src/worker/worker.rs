@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use protocol::worker_link::{FromWorker, LINK_VERSION, Probed, ToWorker};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::fork_server::{Exit, ForkServer, StartError, WorkerLog};
 use super::link::{self, ReceiveError};
@@ -37,6 +38,8 @@ pub struct Worker {
     sender: link::Sender,
     receiver: link::Receiver,
     exit: watch::Receiver<Option<Exit>>,
+    /// Set once its end is known: until when what it sent before may still come out.
+    last_words_until: Option<Instant>,
 }
 
 /// Why a probe did not succeed.
@@ -97,6 +100,7 @@ impl Worker {
                 sender,
                 receiver,
                 exit: forked.exit,
+                last_words_until: None,
             }),
             Err(mut error) => {
                 process::end_tree(forked.pid, false).await;
@@ -117,17 +121,22 @@ impl Worker {
     /// The end of the link is no sure sign of that: a child that the worker left may hold the
     /// socket open. So the fork server's word counts too.
     pub async fn receive(&mut self) -> Result<FromWorker, ReceiveError> {
-        let mut exit = self.exit.clone();
-        let ended = async { exit.wait_for(Option::is_some).await.map(|exit| *exit) };
-        tokio::select! {
-            biased;
-            message = self.receiver.receive() => message,
-            _ = ended => {
-                // What it sent before it ended is still in the socket.
-                let rest = tokio::time::timeout(LAST_WORDS_LIMIT, self.receiver.receive()).await;
-                rest.unwrap_or(Err(ReceiveError::Closed))
+        let until = match self.last_words_until {
+            Some(until) => until,
+            None => {
+                tokio::select! {
+                    biased;
+                    message = self.receiver.receive() => return message,
+                    _ = self.exit.wait_for(Option::is_some) => {}
+                }
+                // Kept beyond this call: callers cancel it to look at other things, and a wait that
+                // began anew each time would never end.
+                *self.last_words_until.insert(Instant::now() + LAST_WORDS_LIMIT)
             }
-        }
+        };
+        // What it sent before it ended is still in the socket.
+        let rest = tokio::time::timeout_at(until, self.receiver.receive()).await;
+        rest.unwrap_or(Err(ReceiveError::Closed))
     }
 
     /// Opens the device and executes one known-good operation.
