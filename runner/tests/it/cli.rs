@@ -73,14 +73,11 @@ fn an_empty_model_list() {
 
 #[test]
 fn a_filter_that_selects_nothing() {
-    assert_snapshot!(snapshot(&[
-        "--suite",
-        "operators",
-        "--device",
-        "cpu",
-        "--filter",
-        "aten::nosuch"
-    ]));
+    let world = World::new();
+    let selection = world.file("selection.txt", "pass\n").display().to_string();
+    let device = ["--suite", "operators", "--device", "cpu", "--selection", &selection];
+    let filter = ["--filter", "aten::nosuch"];
+    assert_snapshot!(hint_and_code(&world, &[&device[..], &filter[..]].concat()));
 }
 
 #[test]
