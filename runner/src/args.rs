@@ -2,6 +2,8 @@
 //!
 //! This is the only place that reads the environment.
 
+mod rerun;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -10,6 +12,11 @@ use protocol::{Direction, Dtype, Mode, RunKey, Suite};
 use crate::device::DeviceChoice;
 use crate::exit::Exit;
 use crate::plan::Shard;
+
+pub use rerun::RerunArgs;
+
+/// Seed of every random generator, when none is given.
+pub const USUAL_SEED: u64 = 7;
 
 /// Runs TorchTPU conformance suites: plans cases, executes each in a worker process that may
 /// crash alone, compares with a reference, and reports.
@@ -44,6 +51,8 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Execute the cases of an interrupted run that have no result yet.
     Resume(ResumeArgs),
+    /// Execute again, as a new run, the cases of a run that failed, were flaky or are missing.
+    Rerun(Box<RerunArgs>),
     /// Send the results of kept runs to a server.
     Push(PushArgs),
     /// Make the reports of a kept run again.
@@ -110,7 +119,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "I/N")]
     pub shard: Option<Shard>,
     /// Seed of every random generator.
-    #[arg(long, value_name = "N", default_value_t = 7)]
+    #[arg(long, value_name = "N", default_value_t = USUAL_SEED)]
     pub seed: u64,
 }
 
@@ -409,6 +418,19 @@ impl PlanArgs {
     pub fn suites(&self) -> Vec<Suite> {
         let asked = |suite: &&Suite| self.suite.contains(suite) || self.tier.contains(suite);
         Suite::ALL.iter().filter(asked).copied().collect()
+    }
+}
+
+impl ExecutionArgs {
+    /// The settings of a run for which none are given.
+    #[must_use]
+    pub fn usual() -> Self {
+        #[derive(Parser)]
+        struct Alone {
+            #[command(flatten)]
+            execution: ExecutionArgs,
+        }
+        Alone::parse_from(["runner"]).execution
     }
 }
 

@@ -1,15 +1,16 @@
-//! HTTP to the server: the ingest endpoints of `protocol::ingest_api` and the gate.
+//! HTTP to the server: the ingest endpoints of `protocol::ingest_api`, the gate, and the cases of a
+//! run.
 //!
 //! One place decides what may be tried again: no connection, 429 and 5xx may pass; any other
 //! refusal will be the same the next time.
 
 use std::time::Duration;
 
-use protocol::RunKey;
 use protocol::ingest_api::{ErrorBody, create_run, post_results, put_manifest, seal_run};
+use protocol::{CaseKey, Outcome, RunKey, Verdict};
 use reqwest::{Method, StatusCode, header};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt as _;
 
 use crate::Error;
@@ -20,6 +21,20 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(60);
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// Longest pause between two tries.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
+
+/// Lines asked for at once of what a server lists; the most that it gives.
+const PAGE_LINES: &str = "1000";
+
+/// A planned case, as far as a runner reads what a server says of it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ServedCase {
+    /// Its key.
+    pub case: CaseKey,
+    /// What the server judged.
+    pub verdict: Verdict,
+    /// The outcome that stands for its attempts; absent without any.
+    pub outcome: Option<Outcome>,
+}
 
 /// Why a request did not succeed.
 #[derive(Debug, Clone)]
@@ -166,11 +181,57 @@ impl Client {
         read(request.send().await.map_err(|error| transient(&error))?).await
     }
 
+    /// Device profile of a run.
+    pub async fn device_profile(&self, run: &RunKey) -> Result<String, SendError> {
+        #[derive(Deserialize)]
+        struct Run {
+            device_profile: String,
+        }
+        let run: Run = self.show(&format!("/api/v1/runs/{run}"), &[]).await?;
+        Ok(run.device_profile)
+    }
+
+    /// Every planned case of a run, in the order of its manifest.
+    pub async fn cases(&self, run: &RunKey) -> Result<Vec<ServedCase>, SendError> {
+        #[derive(Deserialize)]
+        struct Page {
+            cases: Vec<ServedCase>,
+            next: Option<String>,
+        }
+        let path = format!("/api/v1/runs/{run}/cases");
+        let mut cases = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let mut query = vec![("limit", PAGE_LINES)];
+            query.extend(cursor.as_deref().map(|cursor| ("cursor", cursor)));
+            let page: Page = self.show(&path, &query).await?;
+            cases.extend(page.cases);
+            match page.next {
+                Some(next) => cursor = Some(next),
+                None => return Ok(cases),
+            }
+        }
+    }
+
     /// Whether the server is up and can write.
     pub async fn ready(&self) -> Result<(), SendError> {
         let request = self.http.get(format!("{}/readyz", self.base));
         let response = request.send().await.map_err(|error| transient(&error))?;
         if response.status().is_success() { Ok(()) } else { Err(refusal(response).await) }
+    }
+
+    async fn show<A: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, &str)],
+    ) -> Result<A, SendError> {
+        let mut url = reqwest::Url::parse(&format!("{}{path}", self.base))
+            .map_err(|error| transient(&error))?;
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        let request = self.authorised(self.http.get(url));
+        read(request.send().await.map_err(|error| transient(&error))?).await
     }
 
     async fn send<Q: Serialize + Sync, A: DeserializeOwned>(

@@ -7,7 +7,7 @@
 //! | to read | for |
 //! |---|---|
 //! | [`args`], [`commands`], [`error`], [`exit`] | the command line |
-//! | [`plan`], [`filter`], [`sweep`] | which cases there are |
+//! | [`plan`], [`filter`], [`sweep`], [`rerun`] | which cases there are |
 //! | [`device`], [`python`], [`worker_package`] | what a case is executed with |
 //! | [`dispatch`], [`slot`], [`execute`], [`backend`], [`worker`] | executing them |
 //! | [`outcome`], `sweep_outcome` | what was observed |
@@ -31,6 +31,7 @@ pub mod outcome;
 pub mod plan;
 pub mod python;
 pub mod report;
+pub mod rerun;
 pub mod run_dir;
 pub mod setup;
 pub mod slot;

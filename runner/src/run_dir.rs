@@ -191,6 +191,18 @@ impl RunDir {
         kept.into_iter().find(|run| run.name() == key).ok_or_else(unknown)
     }
 
+    /// Finds a kept run by its key, or the latest one; else the run in a folder of that path.
+    pub fn find_or_open(runs_dir: &Path, run: &str) -> Result<Self, Error> {
+        let found = Self::find(runs_dir, run);
+        if !matches!(found, Err(Error::UnknownRun { .. })) {
+            return found;
+        }
+        match std::fs::canonicalize(run) {
+            Ok(path) if path.join("run.json").is_file() => Ok(Self { path }),
+            Ok(_) | Err(_) => found,
+        }
+    }
+
     /// Every kept run, the oldest first.
     pub fn list(runs_dir: &Path) -> Result<Vec<Self>, Error> {
         let entries = match std::fs::read_dir(runs_dir) {

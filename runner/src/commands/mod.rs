@@ -6,9 +6,11 @@ mod doctor;
 mod gate;
 mod list;
 mod models;
+mod new_run;
 mod push;
 mod report;
 mod repro;
+mod rerun;
 mod resume;
 mod run;
 mod selection;
@@ -30,6 +32,7 @@ pub async fn execute(cli: Cli) -> Result<Exit, Error> {
         Some(Command::Devices(args)) => devices::execute(&args).await,
         Some(Command::Doctor(args)) => doctor::execute(&args).await,
         Some(Command::Resume(args)) => resume::execute(&args).await,
+        Some(Command::Rerun(args)) => rerun::execute(&args).await,
         Some(Command::Push(args)) => push::execute(&args).await,
         Some(Command::Report(args)) => report::execute(&args),
         Some(Command::Gate(args)) => gate::execute(&args).await,

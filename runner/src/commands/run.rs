@@ -1,22 +1,17 @@
 //! `runner --suite …`: plans a run and executes it.
 
-use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
-use chrono::Utc;
-use protocol::ingest_api::create_run;
 use protocol::worker_link::{FromWorker, ListOperators, OperatorCase, ToWorker};
-use protocol::{Direction, PROTOCOL_VERSION, RunKey, Suite};
+use protocol::{Direction, Suite};
 
 use super::models::load_models;
-use super::session::{Ready, Tools, Wanted, open_device};
-use super::start::Start;
+use super::new_run::Planned;
+use super::session::{Tools, Wanted, open_device};
 use super::{say, selection};
 use crate::Error;
 use crate::args::{PlanArgs, RunArgs};
 use crate::client::Client;
-use crate::compare::ToleranceTable;
 use crate::exit::Exit;
 use crate::filter::Filter;
 use crate::plan::{self, Axes, PlannedCase};
@@ -53,9 +48,6 @@ pub(super) async fn execute(args: &RunArgs) -> Result<Exit, Error> {
     let mut ready =
         open_device(&tools, device.device, &wanted, &logs).await.inspect_err(|_| new.keep())?;
     let cases = inputs.plan(&args.plan, &mut ready.worker).await?;
-    let key = args.results.run_key.clone().unwrap_or_else(|| new_key(&ready));
-    let run = describe(args, key, &ready, &tools).await;
-    let manifest = plan::manifest(&cases);
     let settings = Settings {
         profile: ready.profile.to_string(),
         device_reason: ready.reason.clone(),
@@ -72,13 +64,19 @@ pub(super) async fn execute(args: &RunArgs) -> Result<Exit, Error> {
         python: tools.environment.executable.clone(),
         push,
     };
-    let plan = Plan { settings, cases };
-    new.write_run(&run)?;
-    new.write_manifest(&manifest)?;
-    new.write_plan(&plan)?;
-    let run_dir = new.name_it(&runs_dir, &run.run_key, args.plan.shard)?;
-    logs.moved_to(run_dir.logs());
-    Start { run_dir, run, plan, manifest, earlier: Vec::new(), ready, client }.execute().await
+    let planned = Planned {
+        new,
+        runs_dir: &runs_dir,
+        logs: &logs,
+        tools: &tools,
+        key: args.results.run_key.clone(),
+        suites: args.plan.suites(),
+        labels: args.results.label.iter().cloned().collect(),
+        plan: Plan { settings, cases },
+        ready,
+        client,
+    };
+    planned.execute().await
 }
 
 /// What a plan is made of, read and checked before anything slow happens.
@@ -195,46 +193,4 @@ impl PlanInputs {
         }
         Ok(cases)
     }
-}
-
-/// `20261130-051145-tpu-sim-7f3a2b`.
-fn new_key(ready: &Ready) -> RunKey {
-    let time = Utc::now().format("%Y%m%d-%H%M%S");
-    let chance = rand::random_range(0..0x0100_0000);
-    let key = format!("{time}-{}-{chance:06x}", ready.profile);
-    key.parse().expect("it is made of allowed characters")
-}
-
-async fn describe(
-    args: &RunArgs,
-    key: RunKey,
-    ready: &Ready,
-    tools: &Tools,
-) -> create_run::Request {
-    let mut versions: BTreeMap<String, String> = ready.backend.versions().await;
-    versions.extend(ready.probed.versions.clone());
-    versions.insert("runner".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
-    versions.insert("tolerances".to_owned(), ToleranceTable::embedded().id().to_owned());
-    let (major, minor, micro) = tools.environment.version;
-    versions.entry("python".to_owned()).or_insert(format!("{major}.{minor}.{micro}"));
-    if let Some(lock) = &tools.lock {
-        versions.insert("python_lock".to_owned(), lock.clone());
-    }
-    create_run::Request {
-        protocol_version: PROTOCOL_VERSION,
-        run_key: key,
-        suites: args.plan.suites(),
-        device_profile: ready.profile.to_string(),
-        device_kind: ready.probed.device_kind.clone(),
-        simulated: ready.probed.simulated || ready.profile.is_simulated(),
-        versions,
-        host: host_name(),
-        started_at: Utc::now(),
-        labels: args.results.label.iter().cloned().collect(),
-    }
-}
-
-fn host_name() -> String {
-    let read = |path: &str| std::fs::read_to_string(Path::new(path)).ok();
-    read("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned()).unwrap_or_default()
 }

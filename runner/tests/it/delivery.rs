@@ -13,22 +13,22 @@ use crate::harness::World;
 
 /// One request as the server saw it.
 #[derive(Clone)]
-struct Seen {
-    line: String,
+pub(crate) struct Seen {
+    pub(crate) line: String,
     authorisation: String,
     body: Vec<u8>,
 }
 
 /// A server that answers as `answer` says: status, further headers, body.
-struct Server {
-    address: String,
+pub(crate) struct Server {
+    pub(crate) address: String,
     seen: Arc<Mutex<Vec<Seen>>>,
 }
 
-type Answer = (u16, &'static str, String);
+pub(crate) type Answer = (u16, &'static str, String);
 
 impl Server {
-    fn start(mut answer: impl FnMut(&Seen) -> Answer + Send + 'static) -> Self {
+    pub(crate) fn start(mut answer: impl FnMut(&Seen) -> Answer + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -41,7 +41,7 @@ impl Server {
         Self { address, seen }
     }
 
-    fn seen(&self, what: &str) -> Vec<Seen> {
+    pub(crate) fn seen(&self, what: &str) -> Vec<Seen> {
         self.seen.lock().unwrap().iter().filter(|s| s.line.contains(what)).cloned().collect()
     }
 

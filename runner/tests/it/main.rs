@@ -6,3 +6,4 @@ mod delivery;
 mod dispatch;
 mod harness;
 mod kill;
+mod rerun;
