@@ -236,6 +236,10 @@ pub struct ExecutionArgs {
     /// Replace a worker process when its memory has grown by this many MiB.
     #[arg(long, value_name = "MIB", default_value_t = 4096)]
     pub recycle_growth_mib: u64,
+    /// Execute in an order that this seed decides, to find cases that depend on others; the plan
+    /// stays as it is.
+    #[arg(long, value_name = "SEED")]
+    pub shuffle: Option<u64>,
     /// Most MiB of address space a worker process may take; a case beyond it is `oom`.
     #[arg(long, value_name = "MIB")]
     pub address_space_mib: Option<u64>,

@@ -101,7 +101,7 @@ impl EventSink {
 /// What is to be run.
 #[derive(Debug)]
 pub struct RunInput {
-    /// Cases of this process, in order.
+    /// Cases of this process, in the order of execution.
     pub cases: Vec<PlannedCase>,
     /// Attempts that an earlier process made, in journal order.
     pub earlier: Vec<Attempt>,

@@ -217,6 +217,18 @@ pub fn manifest(cases: &[PlannedCase]) -> put_manifest::Request {
     put_manifest::Request { hash, cases: keys }
 }
 
+/// Puts cases into an order of execution that only the seed and their keys decide: the same in
+/// every process of a run, and the same among those that stay when others go. The plan and its
+/// manifest keep their own order.
+pub fn shuffle(cases: &mut [PlannedCase], seed: u64) {
+    cases.sort_by_cached_key(|case| {
+        let mut hash = Sha256::new();
+        hash.update(seed.to_be_bytes());
+        hash.update(case.key.as_str());
+        <[u8; 32]>::from(hash.finalize())
+    });
+}
+
 /// A fixed slice of a run: a case belongs to it by the hash of its key, so that adding a case
 /// moves no other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -348,6 +360,30 @@ mod tests {
             let held = keys.iter().filter(|key| shard.holds(key)).count();
             assert!((30..130).contains(&held), "shard {shard} holds {held} of 500");
         }
+    }
+
+    #[test]
+    fn a_seed_decides_the_order_and_a_case_that_goes_moves_no_other() {
+        let operators: Vec<_> = (0..40).map(|n| operator(&format!("op{n}"), false)).collect();
+        let cases = plan_cases(&axes(&[Suite::Operators]), &operators, &[]).unwrap();
+        let order = |cases: &[PlannedCase], seed| {
+            let mut cases = cases.to_vec();
+            shuffle(&mut cases, seed);
+            cases.into_iter().map(|case| case.key).collect::<Vec<_>>()
+        };
+        let planned: Vec<_> = cases.iter().map(|case| case.key.clone()).collect();
+        let (first, second) = (order(&cases, 1), order(&cases, 2));
+        assert_eq!(order(&cases, 1), first);
+        assert_ne!(first, planned);
+        assert_ne!(first, second);
+        let same_cases = |mut keys: Vec<CaseKey>| {
+            keys.sort_unstable();
+            keys
+        };
+        assert_eq!(same_cases(first.clone()), same_cases(planned));
+        let without: Vec<_> = first.iter().filter(|key| **key != cases[7].key).cloned().collect();
+        let fewer: Vec<_> = cases.iter().filter(|c| c.key != cases[7].key).cloned().collect();
+        assert_eq!(order(&fewer, 1), without);
     }
 
     #[test]

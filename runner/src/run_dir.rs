@@ -56,6 +56,9 @@ pub struct Settings {
     pub seed: u64,
     /// The slice of the plan that this process executes.
     pub shard: Option<Shard>,
+    /// Seed of the order of execution; absent for the order of the manifest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shuffle: Option<u64>,
     /// Rules of the `faulty` device, by subject.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub faults: BTreeMap<String, String>,

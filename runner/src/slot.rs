@@ -60,7 +60,7 @@ impl std::fmt::Debug for Shared {
 /// A case to execute.
 #[derive(Debug, Clone)]
 pub struct Assignment {
-    /// Place in the plan.
+    /// Place in the order of execution.
     pub index: usize,
     /// The case.
     pub case: Arc<PlannedCase>,

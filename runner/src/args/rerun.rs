@@ -48,6 +48,9 @@ pub struct RerunArgs {
     /// Seconds that a case may spend transferring and executing.
     #[arg(long, value_name = "SECONDS")]
     pub execute_timeout: Option<u64>,
+    /// Execute in an order that this seed decides.
+    #[arg(long, value_name = "SEED")]
+    pub shuffle: Option<u64>,
     #[command(flatten)]
     pub python: PythonArgs,
     #[command(flatten)]
@@ -76,6 +79,7 @@ impl RerunArgs {
             retries: self.retries.unwrap_or(of_run.retries),
             compile_timeout: self.compile_timeout.unwrap_or(of_run.compile_timeout),
             execute_timeout: self.execute_timeout.unwrap_or(of_run.execute_timeout),
+            shuffle: self.shuffle.or(of_run.shuffle),
             shard: None,
             push: self.push.clone().filter(|url| !url.is_empty()),
             ..of_run

@@ -32,7 +32,7 @@ pub(super) struct Planned<'a> {
     pub(super) key: Option<RunKey>,
     /// Suites asked for.
     pub(super) suites: Vec<Suite>,
-    /// Labels kept with it.
+    /// Labels kept with it, beside the seed of its order of execution.
     pub(super) labels: BTreeMap<String, String>,
     /// Its cases and settings.
     pub(super) plan: Plan,
@@ -68,6 +68,10 @@ impl Planned<'_> {
         if let Some(lock) = &tools.lock {
             versions.insert("python_lock".to_owned(), lock.clone());
         }
+        let mut labels = self.labels.clone();
+        if let Some(seed) = self.plan.settings.shuffle {
+            labels.insert("shuffle".to_owned(), seed.to_string());
+        }
         create_run::Request {
             protocol_version: PROTOCOL_VERSION,
             run_key: self.key.clone().unwrap_or_else(|| new_key(ready)),
@@ -78,7 +82,7 @@ impl Planned<'_> {
             versions,
             host: host_name(),
             started_at: Utc::now(),
-            labels: self.labels.clone(),
+            labels,
         }
     }
 }

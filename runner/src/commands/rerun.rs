@@ -160,6 +160,7 @@ fn usual_settings(profile: String) -> Settings {
         address_space_mib: usual.address_space_mib,
         seed: USUAL_SEED,
         shard: None,
+        shuffle: usual.shuffle,
         faults: BTreeMap::new(),
         python: PathBuf::new(),
         push: None,

@@ -60,6 +60,7 @@ pub(super) async fn execute(args: &RunArgs) -> Result<Exit, Error> {
         address_space_mib: execution.address_space_mib,
         seed: args.plan.seed,
         shard: args.plan.shard,
+        shuffle: execution.shuffle,
         faults: wanted.faults,
         python: tools.environment.executable.clone(),
         push,

@@ -20,7 +20,7 @@ use crate::event::{Ending, RunStarted};
 use crate::execute::{Comparer, Deadlines};
 use crate::exit::Exit;
 use crate::journal::Journal;
-use crate::plan::PlannedCase;
+use crate::plan::{self, PlannedCase};
 use crate::report::Consumer;
 use crate::report::console::Console;
 use crate::report::html::HtmlReport;
@@ -119,11 +119,15 @@ fn input(
 ) -> RunInput {
     let settings = plan.settings;
     let held = |case: &PlannedCase| settings.shard.is_none_or(|shard| shard.holds(&case.key));
-    let cases: Vec<PlannedCase> = plan.cases.into_iter().filter(held).collect();
+    let mut cases: Vec<PlannedCase> = plan.cases.into_iter().filter(held).collect();
+    let planned = cases.iter().map(|case| case.key.clone()).collect();
+    if let Some(seed) = settings.shuffle {
+        plan::shuffle(&mut cases, seed);
+    }
     let started = RunStarted {
         run,
         manifest: Arc::new(manifest),
-        planned: Arc::new(cases.iter().map(|case| case.key.clone()).collect()),
+        planned: Arc::new(planned),
         already_done: 0,
         run_dir: run_dir.path().to_owned(),
         device_reason: settings.device_reason,

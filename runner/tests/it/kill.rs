@@ -13,20 +13,20 @@ use runner::worker::process::{descendants, is_running};
 
 use crate::harness::{Ended, World, wait_for};
 
-fn signal(child: &Child, signal: Signal) {
+pub(crate) fn signal(child: &Child, signal: Signal) {
     kill(Pid::from_raw(child.id().try_into().unwrap()), signal).unwrap();
 }
 
-fn sleepy(count: usize) -> Vec<String> {
+pub(crate) fn sleepy(count: usize) -> Vec<String> {
     (0..count).map(|n| format!("sleepy.{n}")).collect()
 }
 
-fn spawn(world: &World, entries: &[String], more: &[&str]) -> Child {
+pub(crate) fn spawn(world: &World, entries: &[String], more: &[&str]) -> Child {
     let entries: Vec<&str> = entries.iter().map(String::as_str).collect();
     world.start(&entries, more).env("FAKE_SLEEP", "0.1").spawn().unwrap()
 }
 
-fn wait_for_attempts(world: &World, count: usize) {
+pub(crate) fn wait_for_attempts(world: &World, count: usize) {
     wait_for("attempts", || {
         world.path("runs/r/journal.jsonl").exists() && world.attempts().len() >= count
     });

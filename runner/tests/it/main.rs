@@ -6,4 +6,5 @@ mod delivery;
 mod dispatch;
 mod harness;
 mod kill;
+mod order;
 mod rerun;
