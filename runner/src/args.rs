@@ -61,6 +61,10 @@ pub enum Command {
     Gate(GateArgs),
     /// Print stand-alone Python that executes one case of a kept run.
     Repro(ReproArgs),
+    /// Print the completions of a shell.
+    Completions(CompletionsArgs),
+    /// Print the man page of the program, or of one command.
+    Man(ManArgs),
 }
 
 /// Settings of a run.
@@ -395,6 +399,31 @@ pub struct ReproArgs {
     pub runs: RunsDirArgs,
     #[command(flatten)]
     pub setup: SetupArgs,
+}
+
+/// Settings of `completions`.
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// Which shell.
+    pub shell: Shell,
+}
+
+/// Shells whose completions are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Shell {
+    /// To be sourced, or put into `bash-completion/completions/runner`.
+    Bash,
+    /// To be put as `_runner` into a directory of `fpath`.
+    Zsh,
+    /// To be put into `fish/completions/runner.fish`.
+    Fish,
+}
+
+/// Settings of `man`.
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// Command; without it, the page of the program.
+    pub command: Option<String>,
 }
 
 fn word<W: std::str::FromStr<Err = protocol::UnknownWord>>(text: &str) -> Result<W, String> {

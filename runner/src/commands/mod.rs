@@ -5,6 +5,7 @@ mod devices;
 mod doctor;
 mod gate;
 mod list;
+mod manual;
 mod models;
 mod new_run;
 mod push;
@@ -37,6 +38,8 @@ pub async fn execute(cli: Cli) -> Result<Exit, Error> {
         Some(Command::Report(args)) => report::execute(&args),
         Some(Command::Gate(args)) => gate::execute(&args).await,
         Some(Command::Repro(args)) => repro::execute(&args),
+        Some(Command::Completions(args)) => manual::print_completions(&args),
+        Some(Command::Man(args)) => manual::print_page(&args),
     }
 }
 

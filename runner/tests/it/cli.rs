@@ -229,3 +229,37 @@ fn doctor_says_what_is_there_and_what_is_missing() {
     assert_eq!(bad.code, 3, "{}", bad.stdout);
     assert!(bad.stdout.contains("FAIL  server: cannot reach"), "{}", bad.stdout);
 }
+
+#[test]
+fn a_man_page_of_no_command_and_a_shell_without_completions() {
+    assert_snapshot!("a_man_page_of_no_command", snapshot(&["man", "nosuch"]));
+    assert_snapshot!("a_shell_without_completions", snapshot(&["completions", "powershell"]));
+}
+
+#[test]
+fn the_man_page_of_a_command() {
+    assert_snapshot!(snapshot(&["man", "gate"]));
+}
+
+#[test]
+fn bash_completes_commands_flags_and_words() {
+    let world = World::new();
+    let script = world.run(&["completions", "bash"]);
+    assert_eq!((script.code, script.stderr.as_str()), (0, ""));
+    let script = world.file("completions.bash", &script.stdout).display().to_string();
+    let complete = |words: &str, place: usize| {
+        let typed: Vec<&str> = words.split(' ').collect();
+        let program = format!(
+            "set -e; source {script}; COMP_WORDS=({words}); COMP_CWORD={place}; \
+             _runner runner {} {}; echo \"${{COMPREPLY[@]}}\"",
+            typed[place],
+            typed[place - 1]
+        );
+        let output = std::process::Command::new("bash").args(["-c", &program]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(complete("runner re", 1), "resume rerun report repro\n");
+    assert_eq!(complete("runner rerun --sh", 2), "--shuffle\n");
+    assert_eq!(complete("runner completions z", 2), "zsh\n");
+}
