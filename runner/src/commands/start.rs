@@ -21,11 +21,8 @@ use crate::execute::{Comparer, Deadlines};
 use crate::exit::Exit;
 use crate::journal::Journal;
 use crate::plan::{self, PlannedCase};
-use crate::report::Consumer;
 use crate::report::console::Console;
-use crate::report::html::HtmlReport;
-use crate::report::json::JsonSummary;
-use crate::report::junit::Junit;
+use crate::report::{Consumer, html, json, junit};
 use crate::run_dir::{Plan, RunDir};
 use crate::slot::{Report, Shared, SlotRunner};
 use crate::upload::{Delivery, RunState};
@@ -160,9 +157,9 @@ fn comparer() -> Comparer {
 /// The console comes last, so that the reports it names are there.
 pub(super) fn consumers() -> Vec<Box<dyn Consumer>> {
     vec![
-        Box::new(JsonSummary::new()),
-        Box::new(Junit::new()),
-        Box::new(HtmlReport::new()),
+        Box::new(json::report()),
+        Box::new(junit::report()),
+        Box::new(html::report()),
         Box::new(Console::new()),
     ]
 }

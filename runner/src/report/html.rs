@@ -4,16 +4,14 @@
 //! hold. Everything from a run is escaped by the template, which computes nothing; what it shows is
 //! made here.
 
-use std::path::PathBuf;
-
 use askama::Template;
 use protocol::evidence::TensorComparison;
 use protocol::{Evidence, Number, Outcome, Suite};
 
-use super::Consumer;
-use super::collected::{CaseRecord, Collected, Settled, Tally, rate_text, write_whole};
+use super::collected::{CaseRecord, Collected, Settled, Tally, rate_text};
+use super::file::FileReport;
 use super::text::{duration_text, excerpt, last_operator_text, log_text, plain};
-use crate::event::{Ending, Event};
+use crate::event::Ending;
 
 /// Most cases of one group that are shown in full.
 const MAX_DETAILED: usize = 300;
@@ -24,38 +22,12 @@ const MAX_TENSORS: usize = 20;
 /// Most cases named under an operator.
 const MAX_NAMED: usize = 200;
 
-/// Writes `report.html`.
-#[derive(Debug, Default)]
-pub struct HtmlReport {
-    collected: Collected,
-    path: Option<PathBuf>,
-}
-
-impl HtmlReport {
-    /// Writes into the directory of the run.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Writes somewhere else.
-    #[must_use]
-    pub fn at(path: PathBuf) -> Self {
-        Self { path: Some(path), ..Self::default() }
-    }
-}
-
-impl Consumer for HtmlReport {
-    fn event(&mut self, event: &Event) {
-        self.collected.event(event);
-    }
-
-    fn finish(&mut self) -> Result<(), std::io::Error> {
-        let Some(started) = &self.collected.started else { return Ok(()) };
-        let path = self.path.clone().unwrap_or_else(|| started.run_dir.join("report.html"));
-        let text = Page::of(&self.collected).render().map_err(std::io::Error::other)?;
-        write_whole(&path, text.as_bytes())
-    }
+/// `report.html` in the directory of the run.
+#[must_use]
+pub fn report() -> FileReport {
+    FileReport::new("report.html", |collected| {
+        Page::of(collected).render().map(String::into_bytes).map_err(std::io::Error::other)
+    })
 }
 
 #[derive(Template)]

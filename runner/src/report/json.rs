@@ -4,52 +4,25 @@
 //! journal; here it has its outcome and time.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use protocol::ingest_api::create_run;
 use protocol::{CaseKey, Outcome, Stage, Suite};
 use serde::Serialize;
 
-use super::Consumer;
-use super::collected::{CaseRecord, Collected, Tally, write_whole};
-use crate::event::Event;
+use super::collected::{CaseRecord, Collected, Tally};
+use super::file::FileReport;
 
 /// Version of the file's format.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// Writes `summary.json`.
-#[derive(Debug, Default)]
-pub struct JsonSummary {
-    collected: Collected,
-    path: Option<PathBuf>,
-}
-
-impl JsonSummary {
-    /// Writes into the directory of the run.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Writes somewhere else.
-    #[must_use]
-    pub fn at(path: PathBuf) -> Self {
-        Self { path: Some(path), ..Self::default() }
-    }
-}
-
-impl Consumer for JsonSummary {
-    fn event(&mut self, event: &Event) {
-        self.collected.event(event);
-    }
-
-    fn finish(&mut self) -> Result<(), std::io::Error> {
-        let Some(started) = &self.collected.started else { return Ok(()) };
-        let path = self.path.clone().unwrap_or_else(|| started.run_dir.join("summary.json"));
-        let mut bytes = serde_json::to_vec_pretty(&summary(&self.collected))?;
+/// `summary.json` in the directory of the run.
+#[must_use]
+pub fn report() -> FileReport {
+    FileReport::new("summary.json", |collected| {
+        let mut bytes = serde_json::to_vec_pretty(&summary(collected))?;
         bytes.push(b'\n');
-        write_whole(&path, &bytes)
-    }
+        Ok(bytes)
+    })
 }
 
 #[derive(Serialize)]

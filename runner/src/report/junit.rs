@@ -6,7 +6,6 @@
 //! are `rerunFailure` and `rerunError`. A planned case without an attempt is an error of type
 //! `missing`, so that a run that stopped cannot look green.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use protocol::ingest_api::Attempt;
@@ -15,46 +14,19 @@ use quick_junit::{
     FlakyOrRerun, NonSuccessKind, Report, TestCase, TestCaseStatus, TestRerun, TestSuite,
 };
 
-use super::Consumer;
-use super::collected::{AttemptRecord, CaseRecord, Collected, Settled, write_whole};
+use super::collected::{AttemptRecord, CaseRecord, Collected, Settled};
+use super::file::FileReport;
 use super::text::{excerpt, last_operator_text, log_text};
-use crate::event::Event;
 
-/// Writes `junit.xml`.
-#[derive(Debug, Default)]
-pub struct Junit {
-    collected: Collected,
-    path: Option<PathBuf>,
+/// `junit.xml` in the directory of the run.
+#[must_use]
+pub fn report() -> FileReport {
+    FileReport::new("junit.xml", |collected| {
+        suites(collected).to_string().map(String::into_bytes).map_err(std::io::Error::other)
+    })
 }
 
-impl Junit {
-    /// Writes into the directory of the run.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Writes somewhere else.
-    #[must_use]
-    pub fn at(path: PathBuf) -> Self {
-        Self { path: Some(path), ..Self::default() }
-    }
-}
-
-impl Consumer for Junit {
-    fn event(&mut self, event: &Event) {
-        self.collected.event(event);
-    }
-
-    fn finish(&mut self) -> Result<(), std::io::Error> {
-        let Some(started) = &self.collected.started else { return Ok(()) };
-        let path = self.path.clone().unwrap_or_else(|| started.run_dir.join("junit.xml"));
-        let text = report(&self.collected).to_string().map_err(std::io::Error::other)?;
-        write_whole(&path, text.as_bytes())
-    }
-}
-
-fn report(collected: &Collected) -> Report {
+fn suites(collected: &Collected) -> Report {
     let started = collected.started.as_ref().expect("checked by the caller");
     let mut report = Report::new(format!("torchtpu-conformance {}", started.run.run_key));
     report.set_timestamp(started.run.started_at);

@@ -2,6 +2,7 @@
 
 mod collected;
 pub mod console;
+pub mod file;
 pub mod html;
 pub mod json;
 pub mod junit;

@@ -9,9 +9,7 @@ use std::path::Path;
 use protocol::Outcome;
 use runner::event::Ending;
 use runner::report::Consumer;
-use runner::report::html::HtmlReport;
-use runner::report::json::JsonSummary;
-use runner::report::junit::Junit;
+use runner::report::{html, json, junit};
 use serde_json::Value;
 
 use crate::run::{HOSTILE, Run};
@@ -41,16 +39,16 @@ fn written(mut consumer: impl Consumer, run: &Run, ending: Ending, file: &Path) 
 }
 
 fn html(run: &Run, ending: Ending) -> String {
-    written(HtmlReport::new(), run, ending, &run.directory().join("report.html"))
+    written(html::report(), run, ending, &run.directory().join("report.html"))
 }
 
 fn json(run: &Run, ending: Ending) -> Value {
-    let text = written(JsonSummary::new(), run, ending, &run.directory().join("summary.json"));
+    let text = written(json::report(), run, ending, &run.directory().join("summary.json"));
     serde_json::from_str(&text).unwrap()
 }
 
 fn junit(run: &Run, ending: Ending) -> String {
-    written(Junit::new(), run, ending, &run.directory().join("junit.xml"))
+    written(junit::report(), run, ending, &run.directory().join("junit.xml"))
 }
 
 #[test]
@@ -173,16 +171,16 @@ fn junit_cannot_look_green_where_the_run_is_not() {
 
 #[test]
 fn a_run_that_never_started_writes_nothing() {
-    let mut consumer = HtmlReport::new();
+    let mut consumer = html::report();
     consumer.finish().unwrap();
-    let mut consumer = JsonSummary::at("/nonexistent/summary.json".into());
+    let mut consumer = json::report().at("/nonexistent/summary.json".into());
     consumer.finish().unwrap();
 }
 
 #[test]
 fn a_place_that_cannot_be_written_is_named() {
     let run = everything();
-    let mut consumer = Junit::at("/nonexistent/junit.xml".into());
+    let mut consumer = junit::report().at("/nonexistent/junit.xml".into());
     for event in run.events(Ending::Finished) {
         consumer.event(&event);
     }
