@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -153,3 +154,5 @@ def test_a_case_on_a_device_that_is_not_there_teaches_nothing(
     assert observed.failure is not None
     assert observed.failure.kind is FailureKind.INFRA
     assert stages == ["import"]
+    # Once imported in a process, its autograd engine waits for the missing device for minutes.
+    assert "torch_tpu" not in sys.modules

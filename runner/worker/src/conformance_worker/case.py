@@ -30,6 +30,8 @@ class CaseRun:
         self.stage = Stage.IMPORT
         self.prepare_rerun: Callable[[], Callable[[], Any]] | None = None
         """Makes fresh inputs, and gives what executes the device's side once more, eagerly."""
+        self.device_is_open = False
+        """Whether the device was there, so that it can be asked about the case."""
         self.uses_attention = False
         """Whether attention is part of the case, so that a device's replacement of it counts."""
 

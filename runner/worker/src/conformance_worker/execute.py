@@ -51,6 +51,7 @@ def _observe(run: CaseRun) -> None:
     run.enter(Stage.IMPORT)
     run.device.check_present()
     run.device.open()
+    run.device_is_open = True
     task = run.request.task
     if isinstance(task, OperatorTask):
         from conformance_worker import operator_case
@@ -69,10 +70,13 @@ def _observe(run: CaseRun) -> None:
 def _finish(run: CaseRun) -> None:
     observed: Observed = run.observed
     device = run.device
-    if run.uses_attention:
-        observed.substitutions += device.substitutions()
-    observed.notes += device.settings()
-    observed.peak_memory_bytes = device.peak_memory_bytes()
+    # A device that could not be opened is not asked anything: even importing a backend lets
+    # PyTorch's autograd engine look for its device later, and wait for what is not there.
+    if run.device_is_open:
+        if run.uses_attention:
+            observed.substitutions += device.substitutions()
+        observed.notes += device.settings()
+        observed.peak_memory_bytes = device.peak_memory_bytes()
     if run.request.mode is Mode.COMPILE:
         graphs.reset()
     observed.poisoned = _is_poisoned(observed.failure, device)
