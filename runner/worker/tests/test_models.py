@@ -74,8 +74,6 @@ def test_overrides_win_over_the_recipe() -> None:
 )
 def test_other_sources_give_models_too(source: str, name: str, tmp_path: Path) -> None:
     observed, _, _ = run_case("cpu", tmp_path, ModelTask(spec(source, name), compare=True))
-    if observed.failure is not None and observed.failure.skip_reason is not None:
-        pytest.skip(observed.failure.message)
     assert observed.failure is None, observed.failure
     assert observed.to_compare[0].reference == "cpu float64"
     assert differences(observed.to_compare[0], 1e-4) == []

@@ -23,12 +23,12 @@ def overload_name(operator: Any) -> str:
     return str(name()) if callable(name) else str(operator)
 
 
-class OperatorCounter(TorchDispatchMode):
-    """Counts the overloads that are dispatched while it is active."""
+class Observer(TorchDispatchMode):
+    """Is told of each overload before it is executed."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.counts: Counter[str] = Counter()
+    def note(self, name: str) -> None:
+        """Takes the overload's name."""
+        raise NotImplementedError
 
     def __torch_dispatch__(
         self,
@@ -37,13 +37,25 @@ class OperatorCounter(TorchDispatchMode):
         args: Any = (),
         kwargs: Any = None,
     ) -> Any:
-        """Counts, then executes."""
+        """Notes, then executes."""
         del types
-        self.counts[overload_name(func)] += 1
+        self.note(overload_name(func))
         return func(*args, **(kwargs or {}))
 
 
-class Breadcrumb(TorchDispatchMode):
+class OperatorCounter(Observer):
+    """Counts the overloads that are dispatched while it is active."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def note(self, name: str) -> None:
+        """Counts a name."""
+        self.counts[name] += 1
+
+
+class Breadcrumb(Observer):
     """Writes each overload's name to a mapped file before entering it.
 
     The page belongs to the file, so the name is there for the runner whatever ends this process.
@@ -62,15 +74,3 @@ class Breadcrumb(TorchDispatchMode):
         """Writes a name."""
         text = name.encode()[: BREADCRUMB_BYTES - 1]
         self._page[:] = text.ljust(BREADCRUMB_BYTES, b"\0")
-
-    def __torch_dispatch__(
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: Any = (),
-        kwargs: Any = None,
-    ) -> Any:
-        """Writes, then executes."""
-        del types
-        self.note(overload_name(func))
-        return func(*args, **(kwargs or {}))
