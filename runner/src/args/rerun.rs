@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use protocol::RunKey;
 
-use super::{PythonArgs, RunsDirArgs, ServerArgs, parse_label};
+use super::words::parse_label;
+use super::{PythonArgs, RunsDirArgs, ServerArgs};
 use crate::device::DeviceChoice;
 use crate::rerun::Only;
 use crate::run_dir::Settings;

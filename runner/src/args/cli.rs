@@ -1,0 +1,103 @@
+//! The command line as a whole.
+
+use clap::{Args, Parser, Subcommand};
+
+use super::{
+    CompletionsArgs, DeviceArgs, DevicesArgs, DoctorArgs, ExecutionArgs, GateArgs, ListArgs,
+    ManArgs, PlanArgs, PushArgs, ReportArgs, ReproArgs, RerunArgs, ResultArgs, ResumeArgs,
+    ServerArgs, SetupCommandArgs,
+};
+use crate::exit::Exit;
+
+/// Runs TorchTPU conformance suites: plans cases, executes each in a worker process that may
+/// crash alone, compares with a reference, and reports.
+#[derive(Debug, Parser)]
+#[command(
+    name = "runner",
+    version,
+    args_conflicts_with_subcommands = true,
+    after_help = Exit::table(),
+    max_term_width = 100
+)]
+pub struct Cli {
+    /// What to do; without a command, suites are run.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// Settings of a run.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// The commands beside running.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make the locked Python environment (torch, torch_tpu, transformers, …) in the cache, and
+    /// print the path of its Python.
+    Setup(SetupCommandArgs),
+    /// Print the plan: one case key per line; executes nothing on the device.
+    List(Box<ListArgs>),
+    /// Show which devices this host has and which one `auto` chooses.
+    Devices(DevicesArgs),
+    /// Check everything a run needs, and say how to mend what is missing.
+    Doctor(DoctorArgs),
+    /// Execute the cases of an interrupted run that have no result yet.
+    Resume(ResumeArgs),
+    /// Execute again, as a new run, the cases of a run that failed, were flaky or are missing.
+    Rerun(Box<RerunArgs>),
+    /// Send the results of kept runs to a server.
+    Push(PushArgs),
+    /// Make the reports of a kept run again.
+    Report(ReportArgs),
+    /// Ask a server whether a gate is open.
+    Gate(GateArgs),
+    /// Print stand-alone Python that executes one case of a kept run.
+    Repro(ReproArgs),
+    /// Print the completions of a shell.
+    Completions(CompletionsArgs),
+    /// Print the man page of the program, or of one command.
+    Man(ManArgs),
+}
+
+/// Settings of a run.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub plan: PlanArgs,
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    #[command(flatten)]
+    pub execution: ExecutionArgs,
+    #[command(flatten)]
+    pub results: ResultArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use clap::{CommandFactory as _, Parser as _};
+    use protocol::Suite;
+
+    use super::*;
+
+    #[test]
+    fn the_flag_table_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_promised_command_line_is_understood() {
+        let cli = Cli::parse_from(["runner", "--tier", "2", "--model-list", "mine.toml"]);
+        assert_eq!(cli.run.plan.suites(), [Suite::Tier2]);
+        assert_eq!(cli.run.plan.model_list, [PathBuf::from("mine.toml")]);
+    }
+
+    #[test]
+    fn suites_are_taken_once_and_in_order() {
+        let cli =
+            Cli::parse_from(["runner", "--tier", "1", "--suite", "tier1", "--suite=operators"]);
+        assert_eq!(cli.run.plan.suites(), [Suite::Operators, Suite::Tier1]);
+    }
+}

@@ -1,0 +1,147 @@
+//! What the commands beside running take.
+
+use clap::Args;
+
+use super::{DeviceArgs, PlanArgs, PythonArgs, RunsDirArgs, ServerArgs, SetupArgs};
+
+/// Settings of `list`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    #[command(flatten)]
+    pub plan: PlanArgs,
+    #[command(flatten)]
+    pub python: PythonArgs,
+    /// Print JSON lines with the manifest hash first.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Settings of `devices`.
+#[derive(Debug, Args)]
+pub struct DevicesArgs {
+    #[command(flatten)]
+    pub python: PythonArgs,
+    /// Print one JSON object per device.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Settings of `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    #[command(flatten)]
+    pub runs: RunsDirArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
+    /// Also check that this server answers.
+    #[arg(long, value_name = "URL", env = "CONFORMANCE_SERVER", hide_env_values = true)]
+    pub push: Option<String>,
+}
+
+/// Settings of `resume`.
+#[derive(Debug, Args)]
+pub struct ResumeArgs {
+    /// Key of the run, or `latest`.
+    pub run: String,
+    #[command(flatten)]
+    pub python: PythonArgs,
+    #[command(flatten)]
+    pub runs: RunsDirArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
+    /// Send results to this server while running.
+    #[arg(long, value_name = "URL", env = "CONFORMANCE_SERVER", hide_env_values = true)]
+    pub push: Option<String>,
+}
+
+/// Settings of `push`.
+#[derive(Debug, Args)]
+pub struct PushArgs {
+    /// Key of the run, or `latest`.
+    #[arg(required_unless_present = "all")]
+    pub run: Option<String>,
+    /// Every kept run that is not delivered yet.
+    #[arg(long, conflicts_with = "run")]
+    pub all: bool,
+    /// Address of the server; without it, the one the run was meant for.
+    #[arg(long = "server", value_name = "URL", env = "CONFORMANCE_SERVER", hide_env_values = true)]
+    pub server_url: Option<String>,
+    #[command(flatten)]
+    pub server: ServerArgs,
+    #[command(flatten)]
+    pub runs: RunsDirArgs,
+}
+
+/// Settings of `report`.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// Key of the run, or `latest`.
+    #[arg(default_value = "latest")]
+    pub run: String,
+    /// List the runs kept here instead.
+    #[arg(long)]
+    pub list: bool,
+    #[command(flatten)]
+    pub runs: RunsDirArgs,
+}
+
+/// Settings of `gate`.
+#[derive(Debug, Args)]
+pub struct GateArgs {
+    /// Name of the gate.
+    pub name: String,
+    /// Address of the server.
+    #[arg(long, value_name = "URL", env = "CONFORMANCE_SERVER", hide_env_values = true)]
+    pub server: String,
+    /// Run key of the candidate, or `latest`.
+    #[arg(long, value_name = "RUN", default_value = "latest")]
+    pub candidate: String,
+    /// Only runs on this device profile count as `latest`.
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<String>,
+    /// Print the server's JSON answer.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub token: ServerArgs,
+}
+
+/// Settings of `repro`.
+#[derive(Debug, Args)]
+pub struct ReproArgs {
+    /// Key of the run, or `latest`.
+    pub run: String,
+    /// Case key, or a part of it that only one case has.
+    pub case: String,
+    #[command(flatten)]
+    pub runs: RunsDirArgs,
+    #[command(flatten)]
+    pub setup: SetupArgs,
+}
+
+/// Settings of `completions`.
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// Which shell.
+    pub shell: Shell,
+}
+
+/// Shells whose completions are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Shell {
+    /// To be sourced, or put into `bash-completion/completions/runner`.
+    Bash,
+    /// To be put as `_runner` into a directory of `fpath`.
+    Zsh,
+    /// To be put into `fish/completions/runner.fish`.
+    Fish,
+}
+
+/// Settings of `man`.
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// Command; without it, the page of the program.
+    pub command: Option<String>,
+}

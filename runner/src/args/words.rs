@@ -1,0 +1,24 @@
+//! How the value of a flag is read.
+
+use protocol::Suite;
+
+pub(super) fn word<W: std::str::FromStr<Err = protocol::UnknownWord>>(
+    text: &str,
+) -> Result<W, String> {
+    text.parse().map_err(|error: protocol::UnknownWord| format!("must be one of {}", error.allowed))
+}
+
+pub(super) fn parse_tier(text: &str) -> Result<Suite, String> {
+    match text {
+        "1" => Ok(Suite::Tier1),
+        "2" => Ok(Suite::Tier2),
+        _ => Err("there are tier 1 and tier 2".to_owned()),
+    }
+}
+
+pub(super) fn parse_label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("it reads `name=value`".to_owned()),
+    }
+}
