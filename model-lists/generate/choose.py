@@ -217,7 +217,7 @@ def _hub_data(model: facts.HubModel, build: facts.Build) -> dict[str, Any]:
         tags.append("class-from-name")
     if tags:
         data["tags"] = tags
-    return data | _popularity(model)
+    return data | _signature(build) | _popularity(model)
 
 
 def _skipped(model: facts.HubModel) -> dict[str, Any]:
@@ -247,6 +247,11 @@ def _popularity(model: facts.HubModel) -> dict[str, Any]:
         "source": model.source,
     }
     return {"popularity": place}
+
+
+def _signature(build: facts.Build) -> dict[str, Any]:
+    """For models of transformers: the worker tells the same of the tiny model that it builds."""
+    return {} if build.outcome == UNMEASURED else {"signature": build.signature}
 
 
 def _tags(build: facts.Build) -> list[str]:
@@ -398,5 +403,5 @@ def _transformers(left_out: dict[str, list[str]]) -> list[Entry]:
             data["dynamic"] = _dynamic(build, batch=False)
         if tags := _tags(build):
             data["tags"] = tags
-        entries.append(Entry(data, build.signature))
+        entries.append(Entry(data | _signature(build), build.signature))
     return entries

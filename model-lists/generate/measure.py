@@ -13,7 +13,6 @@ or hangs costs the model that it was at.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import importlib
 import json
 import os
@@ -37,12 +36,6 @@ SEED = 0
 SAMPLE = {"timm": 60, "torchvision": 40}
 SAMPLE_SEED = 7
 BATCH, SEQUENCE = 2, 16
-
-_NOT_GRAPH = re.compile(
-    r"^(transformers_version|_name_or_path|architectures|dtype|torch_dtype|.*token_ids?"
-    r"|.*token_index|.*token_id_map|id2label|label2id|_attn_implementation.*)$"
-)
-"""Fields of a configuration that change no operator of the model."""
 
 
 def main() -> int:
@@ -155,7 +148,7 @@ def build_one(key: facts.BuildKey, *, forward: bool) -> dict[str, str]:
     try:
         if key.source in SAMPLE and not forward:
             return _on_meta(key)
-        from conformance_worker import models
+        from conformance_worker import graph_signature, models
         from conformance_worker.messages import ModelSpec
 
         built = models.build(
@@ -174,8 +167,10 @@ def build_one(key: facts.BuildKey, *, forward: bool) -> dict[str, str]:
         return _result("failed", detail=f"{type(error).__name__}: {text}"[:300])
     inputs = built.make_inputs(BATCH, SEQUENCE)
     recipe = next((n.split(": ", 1)[1] for n in built.notes if n.startswith("recipe: ")), "")
+    # A tiny model of timm or torchvision may have fewer blocks; all of them are built on meta, so
+    # that is what they are told apart by.
     signature = (
-        config_signature(built.module)
+        graph_signature.of(built.module)
         if key.source == "transformers"
         else _on_meta(key)["signature"]
     )
@@ -185,6 +180,7 @@ def build_one(key: facts.BuildKey, *, forward: bool) -> dict[str, str]:
 def _on_meta(key: facts.BuildKey) -> dict[str, str]:
     import timm
     import torch
+    from conformance_worker import graph_signature
     from torchvision import models
 
     with torch.device("meta"):
@@ -195,7 +191,7 @@ def _on_meta(key: facts.BuildKey) -> dict[str, str]:
             within = ".detection." in kind or ".segmentation." in kind
             options = {"weights_backbone": None} if within else {}
             module = models.get_model(key.name, weights=None, **options)
-    return _result("ok", signature=module_signature(module), module=module)
+    return _result("ok", signature=graph_signature.of(module), module=module)
 
 
 def _result(
@@ -227,30 +223,6 @@ def _input_shapes(inputs: Any) -> str:
     return " ".join(
         f"{name}={'x'.join(map(str, one.shape))}" for name, one in named if hasattr(one, "shape")
     )
-
-
-def config_signature(model: Any) -> str:
-    """Of the class and the configuration, less what changes no operator."""
-    return _digest([type(model).__name__, _plain(model.config.to_dict())])
-
-
-def module_signature(module: Any) -> str:
-    """Of the tree of modules with their settings and the shapes of all parameters and buffers."""
-    shapes = {name: list(tensor.shape) for name, tensor in module.state_dict().items()}
-    return _digest([re.sub(r" at 0x[0-9a-f]+", "", repr(module)), shapes])
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items() if not _NOT_GRAPH.match(str(k))}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value if isinstance(value, (str, int, float, bool, type(None))) else str(type(value))
-
-
-def _digest(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 if __name__ == "__main__":

@@ -42,6 +42,13 @@ pub struct Evidence {
     pub both_raised: Option<BothRaised>,
     /// Seed of every generator.
     pub seed: u64,
+    /// Names the graph of the model that was executed, as the worker saw it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub graph_signature: Option<String>,
+    /// The case whose execution this is, when this one was not executed itself: its model has the
+    /// same graph.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub executed_as: Option<crate::CaseKey>,
     /// Last operator entered before a crash, timeout or error, and how it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_operator: Option<LastOperator>,

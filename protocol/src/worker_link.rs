@@ -317,6 +317,12 @@ pub enum FromWorker {
         /// The stage.
         stage: Stage,
     },
+    /// The model of the case in flight is built. Sent before it is executed, so that the graph is
+    /// known of a case that ends the process too.
+    Built {
+        /// Names the graph; the same for models that execute the same operators.
+        graph_signature: String,
+    },
     /// The case in flight is decided.
     Observed(Box<Observed>),
     /// The separate recording execution ended; the worker is ready for the next message.

@@ -20,6 +20,7 @@ use crate::journal::{Journal, Record};
 use crate::outcome::is_retryable;
 use crate::plan::PlannedCase;
 use crate::report::Consumer;
+use crate::share::Shares;
 use crate::slot::{Assignment, Earlier, Report, SlotRunner};
 
 /// How long cases in flight may go on after SIGTERM.
@@ -137,6 +138,7 @@ enum SlotState {
 
 struct Dispatcher {
     queue: VecDeque<Assignment>,
+    shares: Shares,
     slots: HashMap<u32, SlotHandle>,
     retries: u32,
     results: HashMap<CaseKey, CaseResult>,
@@ -204,6 +206,7 @@ impl Dispatcher {
     ) -> Self {
         Self {
             queue: VecDeque::new(),
+            shares: Shares::default(),
             slots,
             retries,
             results: HashMap::new(),
@@ -223,30 +226,58 @@ impl Dispatcher {
             earlier.entry(attempt.case.clone()).or_default().push(Arc::new(attempt));
         }
         let mut done = Vec::new();
-        let mut already_done = 0;
+        let mut open = Vec::new();
         for (index, case) in input.cases.into_iter().enumerate() {
             let attempts = earlier.remove(&case.key).unwrap_or_default();
             let retrying = attempts.last().is_none_or(|last| self.wants_retry(last));
-            if !retrying {
-                already_done += 1;
-            }
             let made = u32::try_from(attempts.len()).unwrap_or(u32::MAX);
+            let case = Arc::new(case);
+            if !retrying && attempts.iter().all(|attempt| attempt.evidence.executed_as.is_none()) {
+                self.shares.executes(&case);
+            }
             done.extend(attempts.into_iter().map(|attempt| (attempt, retrying)));
             if retrying {
-                self.queue.push_back(Assignment {
-                    index,
-                    case: Arc::new(case),
-                    attempt: made + 1,
-                    fresh: made > 0,
-                    earlier: None,
-                });
+                let (attempt, fresh) = (made + 1, made > 0);
+                open.push(Assignment { index, case, attempt, fresh, earlier: None });
             }
+        }
+        let already_done = self.planned - open.len();
+        for assignment in open {
+            self.enqueue(assignment);
         }
         let started = RunStarted { already_done, ..input.started };
         self.emit(Event::RunStarted(Arc::new(started)));
-        for (attempt, retrying) in done {
-            self.note_result(&attempt);
+        for (attempt, retrying) in &done {
+            self.note_result(attempt);
+            let attempt = Arc::clone(attempt);
+            let retrying = *retrying;
             self.sink.show(&Event::AttemptFinished(AttemptFinished { attempt, retrying }));
+        }
+        // An earlier process may have ended between an execution and those that share it.
+        for (at, (attempt, retrying)) in done.iter().enumerate() {
+            let follows = done.get(at + 1).is_some_and(|(next, _)| next.case == attempt.case);
+            self.settle(attempt, !follows && !retrying);
+        }
+    }
+
+    /// Queues the case, or lets it wait for one that is executed for it too. One of which attempts
+    /// were made already goes its own way.
+    fn enqueue(&mut self, assignment: Assignment) {
+        let waits = assignment.attempt == 1;
+        let queued = if waits { self.shares.wait(assignment) } else { Some(assignment) };
+        if let Some(assignment) = queued {
+            self.shares.executes(&assignment.case);
+            self.queue.push_back(assignment);
+        }
+    }
+
+    /// Gives those that waited for this case what they waited for.
+    fn settle(&mut self, attempt: &Arc<Attempt>, last: bool) {
+        let settled = self.shares.settle(attempt, last);
+        self.queue.extend(settled.to_execute);
+        for (attempt, retrying) in settled.attempts {
+            self.note_result(&attempt);
+            self.emit(Event::AttemptFinished(AttemptFinished { attempt, retrying }));
         }
     }
 
@@ -298,7 +329,9 @@ impl Dispatcher {
         let retrying = self.wants_retry(&attempt);
         self.note_result(&attempt);
         let attempt = Arc::new(attempt);
-        self.emit(Event::AttemptFinished(AttemptFinished { attempt, retrying }));
+        let told = AttemptFinished { attempt: Arc::clone(&attempt), retrying };
+        self.emit(Event::AttemptFinished(told));
+        self.settle(&attempt, !retrying);
         if retrying {
             self.queue.push_front(Assignment {
                 attempt: assignment.attempt + 1,

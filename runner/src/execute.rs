@@ -68,6 +68,8 @@ pub struct Executed {
     /// Stand-alone Python that the worker left before it executed the case; for one that ended
     /// the worker, nothing else says how to execute it.
     pub repro: String,
+    /// The graph of its model, once that was built.
+    pub graph_signature: Option<String>,
 }
 
 impl Executed {
@@ -83,6 +85,7 @@ impl Executed {
             worker_usable: true,
             notes: Vec::new(),
             repro: String::new(),
+            graph_signature: None,
         }
     }
 }
@@ -119,13 +122,21 @@ struct Clock {
     stage_begun: Instant,
     used: [Duration; 2],
     told_slow: bool,
+    graph_signature: Option<String>,
 }
 
 impl Clock {
     fn start() -> Self {
         let now = Instant::now();
         let stage = Stage::Build;
-        Self { begun: now, stage, stage_begun: now, used: [Duration::ZERO; 2], told_slow: false }
+        Self {
+            begun: now,
+            stage,
+            stage_begun: now,
+            used: [Duration::ZERO; 2],
+            told_slow: false,
+            graph_signature: None,
+        }
     }
 
     fn enter(&mut self, stage: Stage) {
@@ -168,6 +179,7 @@ impl Execution<'_> {
         let seconds = clock.begun.elapsed().as_secs_f64();
         let mut executed =
             Executed { started_at, seconds, worker_usable: false, ..Executed::nothing() };
+        executed.graph_signature = clock.graph_signature;
         match decided {
             Decided::Abandoned => {
                 self.worker.kill(false).await;
@@ -204,6 +216,9 @@ impl Execution<'_> {
                 biased;
                 message = self.worker.receive() => match message {
                     Ok(FromWorker::Entered { stage }) => clock.enter(stage),
+                    Ok(FromWorker::Built { graph_signature }) => {
+                        clock.graph_signature = Some(graph_signature);
+                    }
                     Ok(FromWorker::Observed(observed)) if observed.case == case => {
                         return Decided::Observed(observed);
                     }

@@ -34,6 +34,7 @@ pub mod report;
 pub mod rerun;
 pub mod run_dir;
 pub mod setup;
+pub mod share;
 pub mod slot;
 pub mod sweep;
 mod sweep_outcome;

@@ -23,6 +23,9 @@ pub struct PlannedCase {
     /// Tolerance class that its list asks for, in place of the worker's choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tolerance_class: Option<ToleranceClass>,
+    /// Names the graph of its model, where the list knows it: see [`crate::share`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph: Option<String>,
     /// Why it is not executed, if so: it stays in the plan and gets its attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip: Option<Skip>,
@@ -48,6 +51,8 @@ pub struct PlannedModel {
     pub dtypes: Vec<Dtype>,
     /// Tolerance class in place of that of models.
     pub tolerance_class: Option<ToleranceClass>,
+    /// Names its graph; nothing when it is to be executed whatever others have the same.
+    pub graph: Option<String>,
     /// Why it is not executed, if so.
     pub skip: Option<Skip>,
 }
@@ -58,7 +63,8 @@ impl PlannedModel {
     }
 
     fn case(&self, key: CaseKey, task: Task) -> PlannedCase {
-        PlannedCase { key, task, tolerance_class: self.tolerance_class, skip: self.skip.clone() }
+        let (graph, skip) = (self.graph.clone(), self.skip.clone());
+        PlannedCase { key, task, tolerance_class: self.tolerance_class, graph, skip }
     }
 }
 
@@ -112,7 +118,7 @@ fn plan_operators(
             let subject = format!("opinfo:{}#{}", operator.entry, operator.sample);
             let key = key(Suite::Operators, &subject, operator.dtype, *mode, direction)?;
             let task = Task::Operator { entry: operator.entry.clone(), sample: operator.sample };
-            cases.push(PlannedCase { key, task, tolerance_class: None, skip: None });
+            cases.push(PlannedCase { key, task, tolerance_class: None, graph: None, skip: None });
         }
     }
     Ok(())
@@ -301,6 +307,7 @@ mod tests {
             dimensions: if dynamic { vec![dimension] } else { vec![] },
             dtypes: vec![],
             tolerance_class: None,
+            graph: None,
             skip: None,
         }
     }

@@ -271,6 +271,7 @@ mod tests {
             dimensions: vec![],
             dtypes: vec![],
             tolerance_class: None,
+            graph: None,
             skip: None,
         }
     }

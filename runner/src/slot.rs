@@ -206,6 +206,7 @@ impl SlotRunner {
         let (mut judged, mut evidence) = judge(&asked, &ending, &log_text);
         evidence.log = executed.log;
         evidence.operators = executed.operators;
+        evidence.graph_signature = executed.graph_signature;
         evidence.notes.extend(executed.notes);
         if evidence.repro.is_empty() {
             evidence.repro = executed.repro;

@@ -24,6 +24,9 @@ pub struct PlanArgs {
     /// Model list file for tier1, tier2 and dynamism; may be repeated.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub model_list: Vec<PathBuf>,
+    /// Execute every model, also those of which the list says that they have the graph of another.
+    #[arg(long)]
+    pub no_dedupe: bool,
     /// Operator entries: `smoke` (a fixed small set), `all`, or a file with one entry per line.
     #[arg(long, value_name = "NAME|FILE", default_value = "smoke")]
     pub selection: String,

@@ -4,6 +4,7 @@
 mod devices;
 mod doctor;
 mod gate;
+mod hub_cache;
 mod list;
 mod manual;
 mod models;

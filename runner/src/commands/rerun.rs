@@ -126,7 +126,7 @@ impl Chosen {
 
     /// From a server, which knows keys and outcomes: the rest is planned again.
     async fn from_server(args: &RerunArgs, server: &str, run: RunKey) -> Result<Self, Error> {
-        let models = load_models(&args.model_list)?;
+        let models = load_models(&args.model_list, false)?;
         let client = Client::new(server, args.server.token()?)?;
         let failed = |error: crate::client::SendError| error.into_error(server);
         let profile = client.device_profile(&run).await.map_err(failed)?;

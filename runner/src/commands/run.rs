@@ -114,7 +114,7 @@ impl PlanInputs {
         if suites.contains(&Suite::Operators) {
             entries = selection::entries(&args.selection)?;
         }
-        let models = load_models(&args.model_list)?;
+        let models = load_models(&args.model_list, !args.no_dedupe)?;
         Ok(Self { suites, entries, models, filter })
     }
 

@@ -62,6 +62,8 @@ pub struct ModelEntry {
     pub dynamic: BTreeMap<String, Dynamic>,
     /// Tolerance class in place of `model`.
     pub tolerance_class: Option<ToleranceClass>,
+    /// Names its graph, as it was measured: entries of one signature need one execution.
+    pub signature: Option<String>,
     /// Free words to filter by.
     pub tags: Vec<String>,
     /// How popular it is, and by whose count.

@@ -24,6 +24,7 @@ pub(super) const ENTRY: &[&str] = &[
     "sequence",
     "dynamic",
     "tolerance_class",
+    "signature",
     "tags",
     "popularity",
     "skip",
@@ -41,6 +42,8 @@ pub(super) const DEFAULT_BATCH: u64 = 2;
 pub(super) const DEFAULT_SEQUENCE: u64 = 16;
 /// Largest size of a dimension; beyond it is surely a slip.
 const MAX_SIZE: u64 = 1 << 24;
+/// Length of a graph's signature.
+const SIGNATURE_CHARS: usize = 16;
 /// Longest name of a model, so that its case keys stay within their limit.
 const MAX_NAME_CHARS: usize = 200;
 
@@ -75,6 +78,7 @@ impl Reader {
             sequence: fields.optional("sequence", Self::size).unwrap_or(DEFAULT_SEQUENCE),
             dynamic: fields.optional("dynamic", Self::dynamic).unwrap_or_default(),
             tolerance_class: fields.optional("tolerance_class", Self::word::<ToleranceClass>),
+            signature: fields.optional("signature", Self::signature),
             tags: fields.optional("tags", Self::tags).unwrap_or_default(),
             popularity: fields.optional("popularity", Self::popularity),
             skip: fields.optional("skip", Self::skip),
@@ -157,6 +161,20 @@ impl Reader {
         if text.len() > 64 || !text.chars().all(good) {
             let message = format!("`{field}` must be a commit hash or a tag and is `{text}`");
             self.note(node.place, message, "");
+            return None;
+        }
+        Some(text)
+    }
+
+    fn signature(&mut self, field: &str, node: &Node) -> Option<String> {
+        let text = self.text(field, node)?;
+        let good = |c: char| c.is_ascii_digit() || matches!(c, 'a'..='f');
+        if text.len() != SIGNATURE_CHARS || !text.chars().all(good) {
+            let message = format!(
+                "`{field}` must be {SIGNATURE_CHARS} hexadecimal digits in small letters and is \
+                 `{text}`"
+            );
+            self.note(node.place, message, "leave it out where it was not measured");
             return None;
         }
         Some(text)

@@ -28,6 +28,8 @@ pub(super) struct AttemptRecord {
     pub(super) seconds: f64,
     /// Whether it passed without a single finite number having been compared.
     pub(super) vacuous: bool,
+    /// The case whose execution it is, when it is that of another.
+    pub(super) executed_as: Option<CaseKey>,
     /// The whole of it, for everything but a pass.
     pub(super) full: Option<Arc<Attempt>>,
 }
@@ -88,6 +90,11 @@ impl<'a> CaseRecord<'a> {
     /// Wall seconds over all attempts.
     pub(super) fn seconds(&self) -> f64 {
         self.attempts.iter().map(|attempt| attempt.seconds).sum()
+    }
+
+    /// The case that was executed in its place.
+    pub(super) fn executed_as(&self) -> Option<&'a CaseKey> {
+        self.attempts.iter().find_map(|attempt| attempt.executed_as.as_ref())
     }
 
     /// Whether it passed without anything finite compared.
@@ -156,6 +163,7 @@ impl Collected {
             outcome: attempt.outcome,
             seconds: attempt.seconds,
             vacuous: attempt.evidence.comparisons.iter().any(protocol::Comparison::is_vacuous),
+            executed_as: attempt.evidence.executed_as.clone(),
             full: (attempt.outcome != Outcome::Pass).then(|| Arc::clone(attempt)),
         };
         let records = self.attempts.entry(attempt.case.clone()).or_default();

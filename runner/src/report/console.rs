@@ -30,6 +30,8 @@ pub struct Console {
     started: Option<std::sync::Arc<RunStarted>>,
     results: HashMap<CaseKey, CaseResult>,
     bad: BTreeMap<CaseKey, Bad>,
+    /// Cases with the result of another one's execution.
+    shared: usize,
     shown: usize,
     last_line: Instant,
     ended: Option<RunEnded>,
@@ -84,6 +86,7 @@ impl Console {
             started: None,
             results: HashMap::new(),
             bad: BTreeMap::new(),
+            shared: 0,
             shown: 0,
             last_line: Instant::now(),
             ended: None,
@@ -131,7 +134,10 @@ impl Console {
             .results
             .get(&attempt.case)
             .map_or(CaseResult::Steady(attempt.outcome), |before| before.and(attempt.outcome));
-        self.results.insert(attempt.case.clone(), result);
+        let first = self.results.insert(attempt.case.clone(), result).is_none();
+        if first && attempt.evidence.executed_as.is_some() {
+            self.shared += 1;
+        }
         if attempt.outcome != Outcome::Pass {
             let bad = Bad {
                 error_class: attempt.error_class.clone(),
@@ -192,6 +198,12 @@ impl Console {
             if let Some(counts) = self.counts(*suite, &started.planned) {
                 line(&counts);
             }
+        }
+        if self.shared > 0 {
+            line(&format!(
+                "           {} of them have the result of another model with the same graph",
+                self.shared
+            ));
         }
         self.list_operators(&mut line);
         self.list_crashes(&mut line);

@@ -6,7 +6,7 @@
 
 use askama::Template;
 use protocol::evidence::TensorComparison;
-use protocol::{Evidence, Number, Outcome, Suite};
+use protocol::{CaseKey, Evidence, Number, Outcome, Suite};
 
 use super::collected::{CaseRecord, Collected, Settled, Tally, rate_text};
 use super::file::FileReport;
@@ -279,6 +279,7 @@ fn detail(case: &CaseRecord<'_>, repro_command: &str) -> CaseDetail {
     push("Signal", &evidence.signal.map(|signal| signal.to_string()).unwrap_or_default());
     push("Exit code", &evidence.exit_code.map(|code| code.to_string()).unwrap_or_default());
     push("Skipped because", evidence.skip_reason.map_or("", |reason| reason.as_str()));
+    push("Executed as", evidence.executed_as.as_ref().map_or("", CaseKey::as_str));
     push("Device used", &evidence.device_used);
     push("Reference", &evidence.reference);
     push("Computed on the CPU", &evidence.fallback_operators.join(", "));

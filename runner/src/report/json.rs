@@ -78,6 +78,9 @@ struct Case<'a> {
     seconds: f64,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     vacuous: bool,
+    /// The case that was executed in its place, when its model has the same graph.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    executed_as: Option<&'a CaseKey>,
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<Why<'a>>,
 }
@@ -140,6 +143,7 @@ fn case_line<'a>(case: &CaseRecord<'a>) -> Case<'a> {
         attempts: case.attempts.iter().map(|attempt| attempt.outcome.as_str()).collect(),
         seconds: case.seconds(),
         vacuous: case.is_vacuous(),
+        executed_as: case.executed_as(),
         why: case.telling().map(|attempt| Why {
             outcome: attempt.outcome,
             stage: attempt.stage,

@@ -49,6 +49,8 @@ class WorkerHandle:
         stages: list[Stage] = []
         while True:
             answer = self.link.receive(messages.FromWorker)
+            if isinstance(answer, messages.Built):
+                continue
             if not isinstance(answer, messages.Entered):
                 return answer, stages
             stages.append(answer.stage)

@@ -228,11 +228,17 @@ fn facts(evidence: &Evidence) -> Vec<(&'static str, String)> {
     let signal = evidence.signal.map_or(String::new(), |signal| signal.to_string());
     let exit_code = evidence.exit_code.map_or(String::new(), |code| code.to_string());
     let skip = evidence.skip_reason.map_or(String::new(), |reason| reason.to_string());
+    let executed = evidence.executed_as.as_ref();
+    let executed = executed.map_or(String::new(), |case| {
+        format!("not itself: its result is that of {case}, a model with the same graph")
+    });
+    let graph = evidence.graph_signature.clone().unwrap_or_default();
     let device = match evidence.device_used.as_str() {
         "" => "nothing came out".to_owned(),
         device => device.to_owned(),
     };
     [
+        ("Executed", executed),
         ("Device used", device),
         ("Reference", evidence.reference.clone()),
         ("Skipped because", skip),
@@ -241,6 +247,7 @@ fn facts(evidence: &Evidence) -> Vec<(&'static str, String)> {
         ("Ended by signal", signal),
         ("Exit code", exit_code),
         ("Computed on the CPU", evidence.fallback_operators.join(", ")),
+        ("Graph of the model", graph),
         ("Graphs", graphs),
         ("Peak device memory", memory),
         ("Seed", evidence.seed.to_string()),

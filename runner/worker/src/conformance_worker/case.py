@@ -12,7 +12,15 @@ import torch
 
 from conformance_worker import failures, graphs, operators, recorder, tensors
 from conformance_worker.devices.base import Device
-from conformance_worker.messages import Entered, Execute, Failure, Observed, Tagged, ToCompare
+from conformance_worker.messages import (
+    Built,
+    Entered,
+    Execute,
+    Failure,
+    Observed,
+    Tagged,
+    ToCompare,
+)
 from conformance_worker.tensors import Leaf
 from conformance_worker.words import Mode, Rule, Stage, ToleranceClass
 
@@ -50,6 +58,10 @@ class CaseRun:
         self.stage = stage
         self._since = time.monotonic()
         self._send(Entered(stage))
+
+    def tell_graph(self, signature: str) -> None:
+        """Tells the runner which graph the model has: what is learnt now holds for that one."""
+        self._send(Built(signature))
 
     def _leave_repro(self) -> None:
         """Writes the repro beside the tensors: where this process does not survive the case, that

@@ -257,6 +257,14 @@ class Entered(Tagged):
 
 
 @dataclass(frozen=True)
+class Built(Tagged):
+    """The model of the case in flight is built, and this is its graph."""
+
+    WORD: ClassVar[str] = "built"
+    graph_signature: str
+
+
+@dataclass(frozen=True)
 class Failure:
     """Why there is no result."""
 
@@ -345,7 +353,7 @@ class Recorded(Tagged):
 ToForkServer = Spawn | Stop
 FromForkServer = Ready | Failed | Spawned | Exited
 ToWorker = Probe | ListOperators | Execute | Stop
-FromWorker = Hello | Probed | ProbeFailed | OperatorsListed | Entered | Observed | Recorded
+FromWorker = Hello | Probed | ProbeFailed | OperatorsListed | Entered | Built | Observed | Recorded
 
 
 # --- JSON ---------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from conformance_worker import models, operators, reference, repro, tensors
+from conformance_worker import graph_signature, models, operators, reference, repro, tensors
 from conformance_worker.case import CaseRun
 from conformance_worker.failures import InfraError, MismatchError, SkipCaseError
 from conformance_worker.graphs import Compiled, reset
@@ -63,6 +63,7 @@ def build(run: CaseRun, spec: ModelSpec) -> BuiltModel:
         built = models.build(spec, run.request.seed)
     except UnbuildableError as error:
         raise InfraError(f"the model cannot be built on the host: {error}") from error
+    run.tell_graph(graph_signature.of(built.module))
     built.module.to(dtype)
     run.uses_attention = built.uses_attention
     run.observed.notes += built.notes
