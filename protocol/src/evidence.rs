@@ -52,6 +52,11 @@ pub struct Evidence {
     /// Last operator entered before a crash, timeout or error, and how it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_operator: Option<LastOperator>,
+    /// Overloads that stand between the model and its end on this device, in the order met: found
+    /// by a further execution that computed each of them on the CPU and went on. Absent when that
+    /// was not tried or did not get to the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blockers: Option<Vec<Blocker>>,
     /// Paths that were replaced because the host cannot execute them, for example
     /// `scaled_dot_product_attention: math`.
     pub substitutions: Vec<String>,
@@ -111,6 +116,18 @@ pub struct LastOperator {
     /// `message` (the error names it) or `rerun` (a second execution, one operator at a time,
     /// stopped there).
     pub source: String,
+}
+
+/// An overload that a model needs and the device does not execute.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Blocker {
+    /// The overload; without its overload name where only a native crash names it.
+    pub overload: String,
+    /// How it ended: `unsupported`, `error`, `crash`, `host-limit`, … .
+    pub outcome: Outcome,
+    /// First line of what it said.
+    pub message: String,
 }
 
 /// Head and tail of the worker's log for one case.

@@ -212,6 +212,10 @@ pub struct Execute {
     pub breadcrumb: Option<String>,
     /// After the outcome is sent, execute once more under a recorder and send the operators.
     pub record_operators: bool,
+    /// Find what else stands in the way: compute on the CPU what the device refuses, and these
+    /// overloads without trying them, and go on. Decides no case; needs a `breadcrumb`.
+    #[serde(default)]
+    pub continue_past: Option<Vec<String>>,
 }
 
 /// The subject of a case, as the planner resolved it.
@@ -410,6 +414,24 @@ pub struct Observed {
     /// The device can no longer be trusted: replace this worker and probe.
     #[serde(default)]
     pub poisoned: bool,
+    /// Overloads that the device refused and the CPU computed instead, in the order met; nothing
+    /// unless asked to continue past them.
+    #[serde(default)]
+    pub blockers: Option<Vec<WorkerBlocker>>,
+}
+
+/// An overload that the device refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkerBlocker {
+    /// The overload.
+    pub overload: String,
+    /// What kind of failure it was.
+    pub kind: FailureKind,
+    /// Exception class.
+    pub error_class: String,
+    /// First line.
+    pub message: String,
 }
 
 /// Why there is no result.

@@ -49,8 +49,14 @@ fn link_messages_are_read_and_written_as_recorded() {
     for name in ["ready", "failed", "spawned", "exited"] {
         check::<worker_link::FromForkServer>(&format!("from_fork_server.{name}"));
     }
-    for name in ["probe", "list_operators", "execute_operator", "execute_model", "execute_dynamism"]
-    {
+    for name in [
+        "probe",
+        "list_operators",
+        "execute_operator",
+        "execute_model",
+        "execute_blockers",
+        "execute_dynamism",
+    ] {
         check::<worker_link::ToWorker>(&format!("to_worker.{name}"));
     }
     for name in [
@@ -59,6 +65,8 @@ fn link_messages_are_read_and_written_as_recorded() {
         "probe_failed",
         "operators_listed",
         "entered",
+        "built",
+        "observed_blockers",
         "observed_outputs",
         "observed_failure",
         "observed_sweep",

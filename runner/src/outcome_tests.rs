@@ -33,6 +33,7 @@ fn observed() -> Observed {
         notes: vec![],
         repro: String::new(),
         poisoned: false,
+        blockers: None,
     }
 }
 

@@ -464,6 +464,7 @@ impl Shared {
             breadcrumb,
             // A sweep is long, and its operators are those of the model's other cases.
             record_operators: !with_breadcrumb && case.key.suite() != Suite::Dynamism,
+            continue_past: None,
         }
     }
 }

@@ -64,3 +64,17 @@ def dynamic(specialises: bool = False) -> tuple[torch.nn.Module, Callable[[int, 
         return {"input_ids": torch.arange(batch * sequence).reshape(batch, sequence)}
 
     return Dynamic(specialises=specialises), inputs
+
+
+class Hindered(torch.nn.Module):
+    """Needs operators that a TPU does not have, one of them writing to its argument."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.special.bessel_j0(x)
+        x = torch.cumsum(x, 0)
+        x.erfinv_()
+        return torch.special.bessel_j0(x) + 1
+
+
+def hindered() -> tuple[torch.nn.Module, dict[str, Any]]:
+    return Hindered(), {"x": torch.linspace(0.1, 0.4, 4)}

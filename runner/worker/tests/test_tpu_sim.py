@@ -172,3 +172,24 @@ def test_a_gradient_in_a_fresh_worker_finds_the_backend(server: ForkServer, tmp_
     fresh = server.spawn()
     observed = observe(fresh, tmp_path, Operator("mul", 3), train=True)
     assert observed.failure is None, observed.failure
+
+
+def test_operators_behind_the_first_one_that_is_refused_are_found(
+    server: ForkServer, tmp_path: Path
+) -> None:
+    """On a worker of its own: whether an operator ends the process is the backend's business."""
+    spec = ModelSpec("python", "own_models:hindered", "tiny", 2, 16)
+    folder = tmp_path / "x"
+    ordinary = execute(folder, ModelTask(spec, compare=False))
+    observed, _ = server.spawn().ask(ordinary)
+    assert observed.failure is not None
+    assert observed.blockers is None, "nothing was looked for"
+    diagnosed = execute(
+        folder,
+        ModelTask(spec, compare=False),
+        breadcrumb=str(folder / "crumb"),
+        continue_past=["aten::cumsum"],
+    )
+    observed, _ = server.spawn().ask(diagnosed)
+    assert observed.failure is None, observed.failure
+    assert [blocker.overload for blocker in observed.blockers] == ["aten::special_bessel_j0"]

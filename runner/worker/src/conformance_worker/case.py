@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from conformance_worker import failures, graphs, operators, recorder, tensors
+from conformance_worker import blockers, failures, graphs, operators, recorder, tensors
 from conformance_worker.devices.base import Device
 from conformance_worker.messages import (
     Built,
@@ -100,8 +100,17 @@ class CaseRun:
             )
             stack.enter_context(self._gradients())
             if breadcrumb is not None:
-                stack.enter_context(recorder.Breadcrumb(breadcrumb))
+                stack.enter_context(self._observer(breadcrumb))
             yield
+
+    def _observer(self, breadcrumb: str) -> contextlib.AbstractContextManager[Any]:
+        crumb = recorder.Breadcrumb(breadcrumb)
+        if self.request.continue_past is None:
+            return crumb
+        beyond = blockers.ContinueOnCpu(self.device, self.request.continue_past, crumb)
+        # The same list, so that what was found is told too where the model ends early.
+        self.observed.blockers = beyond.found
+        return beyond
 
     def count_operators(self) -> dict[str, int] | None:
         """Executes the case once more under a counter; nothing where that is not possible."""

@@ -191,6 +191,7 @@ class Execute(Tagged):
     exchange: str
     breadcrumb: str | None
     record_operators: bool
+    continue_past: list[str] | None = None
 
 
 # --- worker to runner ---------------------------------------------------------------------------
@@ -278,6 +279,16 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class Blocker:
+    """An overload that a model needs and the device refuses."""
+
+    overload: str
+    kind: FailureKind
+    error_class: str
+    message: str
+
+
+@dataclass(frozen=True)
 class ToCompare:
     """One output set to compare; both files are safetensors, see `tensors`."""
 
@@ -339,6 +350,7 @@ class Observed(Tagged):
     notes: list[str] = field(default_factory=list)
     repro: str = ""
     poisoned: bool = False
+    blockers: list[Blocker] | None = None
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,9 @@ def observe(run: CaseRun, task: ModelTask) -> None:
     inputs = cast(built.make_inputs(task.model.batch, task.model.sequence), run)
     run.observed.repro = repro.model_case(run.request, task.model, built, run.device)
     execute = train_step if run.request.train else forward
+    if run.request.continue_past is not None:
+        _on_device(run, built, inputs, execute)
+        return
     expected = None
     # A full model is executed on the host only where its values are wanted.
     if task.compare or task.model.size == "tiny":
