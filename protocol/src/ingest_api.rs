@@ -116,14 +116,30 @@ pub struct Attempt {
     pub evidence: Evidence,
 }
 
+/// Who sends: one journal of one runner. Two sources of one run never share a number of an
+/// attempt: what both call attempt 1 are two attempts, and the worst of them stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// Random name of the journal, the same for every delivery of it; at most 80 characters.
+    pub journal: String,
+    /// The shard of the run that it holds, from 1.
+    pub shard: u32,
+    /// How many shards the run has; 1 when it is not divided.
+    pub shards: u32,
+}
+
 /// `POST /api/v1/runs/{run}/results`: a batch of attempts.
 pub mod post_results {
-    use super::{Attempt, Deserialize, Serialize};
+    use super::{Attempt, Deserialize, Serialize, Source};
 
     /// At most [`super::MAX_BATCH_RESULTS`] attempts and [`super::MAX_BODY_BYTES`] bytes.
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct Request {
+        /// Who sends them; absent means the only sender of an undivided run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub source: Option<Source>,
         /// Any order.
         pub results: Vec<Attempt>,
     }
@@ -140,14 +156,17 @@ pub mod post_results {
 
 /// `POST /api/v1/runs/{run}/seal`: the runner has nothing more to send.
 pub mod seal_run {
-    use super::{DateTime, Deserialize, Serialize, Utc};
+    use super::{DateTime, Deserialize, Serialize, Source, Utc};
 
-    /// Ends the run. Repeatable.
+    /// Ends the run, or one shard of it. Repeatable.
     #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct Request {
-        /// Attempts the runner has sent over the whole run. When the server has fewer it answers
-        /// 409 with both numbers, and the runner sends again.
+        /// Who ends; absent means the only sender of an undivided run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub source: Option<Source>,
+        /// Attempts that this source has sent. When the server has fewer it answers 409 with both
+        /// numbers, and the runner sends again.
         pub attempts: u64,
         /// When the last case ended, by the runner's clock.
         pub finished_at: DateTime<Utc>,
@@ -164,6 +183,9 @@ pub mod seal_run {
         pub judged: u64,
         /// Cases without any attempt.
         pub missing: u64,
+        /// Shards that have not ended yet; the run is sealed when there is none.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub waiting_for: Vec<u32>,
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use protocol::ingest_api::{
-    Attempt, MAX_BATCH_RESULTS, MAX_BODY_BYTES, create_run, post_results, seal_run,
+    Attempt, MAX_BATCH_RESULTS, MAX_BODY_BYTES, Source, create_run, post_results, seal_run,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
@@ -30,6 +30,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Progress {
     /// Address of the server.
     pub server: String,
+    /// Random name of the journal, by which servers tell two runners of one run apart.
+    #[serde(default)]
+    pub journal: String,
     /// Whether it knows the run and its plan.
     pub announced: bool,
     /// Path of the run's page there.
@@ -57,6 +60,7 @@ pub struct Delivery {
     client: Client,
     run_dir: RunDir,
     run: create_run::Request,
+    source: Source,
     progress: Progress,
     notices: Option<mpsc::Sender<Request>>,
 }
@@ -73,10 +77,24 @@ impl Delivery {
     ) -> Result<Self, Error> {
         let kept: Option<Progress> = progress(run_dir);
         let server = client.base().to_owned();
+        // The name stays with the journal, whatever server it is sent to.
+        let journal = kept
+            .as_ref()
+            .map(|progress| progress.journal.clone())
+            .filter(|journal| !journal.is_empty())
+            .unwrap_or_else(|| format!("{:016x}", rand::random::<u64>()));
         let progress = kept
             .filter(|progress| progress.server == server)
             .unwrap_or_else(|| Progress { server, ..Progress::default() });
-        Ok(Self { client, run: run_dir.run()?, run_dir: run_dir.clone(), progress, notices })
+        let progress = Progress { journal, ..progress };
+        let shard = run_dir.plan()?.settings.shard;
+        let source = Source {
+            journal: progress.journal.clone(),
+            shard: shard.map_or(1, |shard| shard.index),
+            shards: shard.map_or(1, |shard| shard.total),
+        };
+        let run = run_dir.run()?;
+        Ok(Self { client, run, source, run_dir: run_dir.clone(), progress, notices })
     }
 
     /// How far it is.
@@ -150,7 +168,7 @@ impl Delivery {
             return Ok(false);
         }
         let count = results.len() as u64;
-        let batch = post_results::Request { results };
+        let batch = post_results::Request { source: Some(self.source.clone()), results };
         self.client.post_results(&self.run.run_key, &batch).await?;
         self.progress.acknowledged_bytes = offset;
         self.progress.attempts += count;
@@ -189,7 +207,9 @@ impl Delivery {
         let mut tries = 0;
         loop {
             let finished_at = self.finished_at()?;
-            let request = seal_run::Request { attempts: self.progress.attempts, finished_at };
+            let source = Some(self.source.clone());
+            let attempts = self.progress.attempts;
+            let request = seal_run::Request { source, attempts, finished_at };
             match self.client.seal_run(&self.run.run_key, &request).await {
                 Ok(_) => {
                     self.progress.sealed = true;

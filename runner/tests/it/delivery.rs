@@ -110,6 +110,7 @@ fn good(seen: &Seen) -> Answer {
             planned: 1,
             judged: 1,
             missing: 0,
+            waiting_for: Vec::new(),
         })
     } else {
         let run_key = "r".parse().unwrap();

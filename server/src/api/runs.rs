@@ -14,7 +14,7 @@ use super::paging;
 use crate::app::AppState;
 use crate::db::cases::{self, CaseFilter};
 use crate::db::runs::{self, Run, RunFilter};
-use crate::db::verdicts;
+use crate::db::{sources, verdicts};
 use crate::error::{Error, Result};
 use crate::extract::{Path, Query};
 use crate::judge::completeness::{Completeness, RunState, Tally};
@@ -55,6 +55,19 @@ pub(super) struct RunBody {
     missing: u64,
     attempts: u64,
     suites: Vec<SuiteBody>,
+    /// Only where one run is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sources: Option<Vec<SourceBody>>,
+}
+
+/// One journal from which results of the run came.
+#[derive(Debug, Serialize)]
+struct SourceBody {
+    journal: String,
+    shard: Option<u32>,
+    shards: Option<u32>,
+    attempts: u64,
+    sealed_at: Option<DateTime<Utc>>,
 }
 
 /// One suite of a run.
@@ -119,6 +132,7 @@ fn body(run: Run, tallies: &BTreeMap<(i64, Suite), Tally>) -> RunBody {
         missing: suites.iter().map(|suite| suite.missing).sum(),
         attempts: run.attempts,
         suites,
+        sources: None,
     }
 }
 
@@ -186,7 +200,16 @@ pub(super) async fn find(state: &AppState, key: &RunKey) -> Result<Run> {
 async fn show(State(state): State<AppState>, Path(key): Path<RunKey>) -> Result<JsonBody<RunBody>> {
     let run = find(&state, &key).await?;
     let tallies = load_tallies(&state, std::slice::from_ref(&run)).await?;
-    Ok(JsonBody(body(run, &tallies)))
+    let sources = sources::list(state.db.pool(), run.id).await?;
+    let sources = sources.into_iter().map(|row| SourceBody {
+        journal: row.journal,
+        shard: row.part.map(|(shard, _)| shard),
+        shards: row.part.map(|(_, shards)| shards),
+        attempts: row.received,
+        sealed_at: row.sealed_at,
+    });
+    let sources = Some(sources.collect());
+    Ok(JsonBody(RunBody { sources, ..body(run, &tallies) }))
 }
 
 /// Query of the cases of a run.
@@ -215,6 +238,8 @@ struct CaseBody {
     signature: Option<String>,
     baseline_run: Option<String>,
     waiver: Option<i64>,
+    /// More than one shard or runner executed it; the worst of what they say stands.
+    overlapping: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -253,6 +278,7 @@ async fn list_cases(
             signature: row.signature,
             baseline_run: row.baseline_run,
             waiver: row.waiver,
+            overlapping: row.overlapping,
         })
         .collect();
     Ok(JsonBody(CaseList { cases, next }))

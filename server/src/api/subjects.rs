@@ -41,6 +41,7 @@ async fn choose_run(state: &AppState, query: &SubjectsQuery) -> Result<Run> {
         suite: query.suite,
         state: Some(RunState::Sealed),
         without_void: true,
+        without_reruns: true,
         ..RunFilter::default()
     };
     let newest = runs::list(state.db.pool(), &filter, 1).await?.pop();

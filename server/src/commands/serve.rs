@@ -39,6 +39,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let silence = Duration::from_secs(u64::from(args.silence_hours) * 3600);
     let mut periodic = JoinSet::new();
     periodic.spawn(tasks::close_runs::run(state.clone(), silence, stop.clone()));
+    periodic.spawn(tasks::judge_again::run(state.clone(), stop.clone()));
     if let Some(embedded) = &opened.embedded {
         periodic.spawn(tasks::keep_database::run(embedded.clone(), stop.clone()));
     }

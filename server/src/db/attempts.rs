@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, NaiveDate, Utc};
 use protocol::{Outcome, Stage};
-use sqlx::PgConnection;
+use sqlx::{PgConnection, PgExecutor};
 
 use super::runs::LockedRun;
 use super::word;
@@ -15,8 +15,10 @@ use crate::judge::signature::Signature;
 pub struct NewAttempt {
     /// Ours.
     pub case_id: i64,
-    /// From 1.
+    /// Number within the run, from 1.
     pub attempt: i32,
+    /// Number that the source gave it, from 1.
+    pub source_attempt: i32,
     /// What was observed.
     pub outcome: Outcome,
     /// Where it stopped.
@@ -71,38 +73,42 @@ pub async fn store_signatures(
     Ok(())
 }
 
-/// Stores attempts that are not there; answers which ones were stored.
+/// Stores attempts, none of which is there: who holds the run's lock has looked.
 pub async fn store(
     connection: &mut PgConnection,
     run: &LockedRun,
+    source: i16,
     attempts: &[NewAttempt],
     now: DateTime<Utc>,
-) -> sqlx::Result<Vec<(i64, i32)>> {
+) -> sqlx::Result<()> {
     let texts = |of: &dyn Fn(&NewAttempt) -> Option<String>| -> Vec<Option<String>> {
         attempts.iter().map(of).collect()
     };
     let case_ids: Vec<i64> = attempts.iter().map(|a| a.case_id).collect();
     let numbers: Vec<i32> = attempts.iter().map(|a| a.attempt).collect();
+    let source_numbers: Vec<i32> = attempts.iter().map(|a| a.source_attempt).collect();
     let started: Vec<DateTime<Utc>> = attempts.iter().map(|a| a.started_at).collect();
     let seconds: Vec<f64> = attempts.iter().map(|a| a.seconds).collect();
     let hashes: Vec<Vec<u8>> = attempts.iter().map(|a| a.body_sha256.clone()).collect();
-    let rows = sqlx::query!(
-        "INSERT INTO attempts (run_id, case_id, attempt, outcome, stage, error_class, message,
-                               operator, started_at, seconds, evidence, body_sha256, signature,
-                               received_at)
-         SELECT $1, new.case_id, new.attempt, new.outcome, new.stage, new.error_class,
-                new.message, new.operator, new.started_at, new.seconds, new.evidence::json,
-                new.body_sha256, new.signature, $14
-         FROM UNNEST($2::bigint[], $3::integer[], $4::text[], $5::text[], $6::text[],
-                     $7::text[], $8::text[], $9::timestamptz[], $10::double precision[],
-                     $11::text[], $12::bytea[], $13::text[])
-              AS new (case_id, attempt, outcome, stage, error_class, message, operator,
-                      started_at, seconds, evidence, body_sha256, signature)
-         ON CONFLICT (run_id, case_id, attempt) DO NOTHING
-         RETURNING case_id, attempt",
+    sqlx::query!(
+        "INSERT INTO attempts (run_day, run_id, source, received_at, case_id, attempt,
+                               source_attempt, outcome, stage, error_class, message, operator,
+                               started_at, seconds, evidence, body_sha256, signature)
+         SELECT $1, $2, $3, $4, new.case_id, new.attempt, new.source_attempt, new.outcome,
+                new.stage, new.error_class, new.message, new.operator, new.started_at,
+                new.seconds, new.evidence::json, new.body_sha256, new.signature
+         FROM UNNEST($5::bigint[], $6::integer[], $7::integer[], $8::text[], $9::text[],
+                     $10::text[], $11::text[], $12::text[], $13::timestamptz[],
+                     $14::double precision[], $15::text[], $16::bytea[], $17::text[])
+              AS new (case_id, attempt, source_attempt, outcome, stage, error_class, message,
+                      operator, started_at, seconds, evidence, body_sha256, signature)",
+        run.day(),
         run.id,
+        source,
+        now,
         &case_ids,
         &numbers,
+        &source_numbers,
         &texts(&|a| Some(a.outcome.as_str().to_owned())) as &[Option<String>],
         &texts(&|a| a.stage.map(|stage| stage.as_str().to_owned())) as &[Option<String>],
         &texts(&|a| Some(a.error_class.clone())) as &[Option<String>],
@@ -112,29 +118,17 @@ pub async fn store(
         &seconds,
         &texts(&|a| Some(a.evidence.clone())) as &[Option<String>],
         &hashes,
-        &texts(&|a| a.signature.as_ref().map(|s| s.id.clone())) as &[Option<String>],
-        now
+        &texts(&|a| a.signature.as_ref().map(|s| s.id.clone())) as &[Option<String>]
     )
-    .fetch_all(connection)
+    .execute(connection)
     .await?;
-    Ok(rows.into_iter().map(|row| (row.case_id, row.attempt)).collect())
+    Ok(())
 }
 
-/// Hash of the stored body of each attempt at those cases.
-pub async fn list_hashes(
-    connection: &mut PgConnection,
-    run: &LockedRun,
-    case_ids: &[i64],
-) -> sqlx::Result<Vec<(i64, i32, Vec<u8>)>> {
-    let rows = sqlx::query!(
-        "SELECT case_id, attempt, body_sha256 FROM attempts
-         WHERE run_id = $1 AND case_id = ANY ($2)",
-        run.id,
-        case_ids
-    )
-    .fetch_all(connection)
-    .await?;
-    Ok(rows.into_iter().map(|row| (row.case_id, row.attempt, row.body_sha256)).collect())
+/// Makes the part of the table for runs that start on that day.
+pub async fn ensure_part(db: impl PgExecutor<'_>, day: NaiveDate) -> sqlx::Result<()> {
+    sqlx::query!("SELECT ensure_attempts_part($1)", day).execute(db).await?;
+    Ok(())
 }
 
 /// What judgement needs of an attempt.
@@ -142,8 +136,14 @@ pub async fn list_hashes(
 pub struct Summary {
     /// Ours.
     pub case_id: i64,
-    /// From 1.
+    /// Number within the run, from 1.
     pub attempt: i32,
+    /// Who sent it.
+    pub source: i16,
+    /// Number that the source gave it.
+    pub source_attempt: i32,
+    /// Tells a replay from a clash.
+    pub body_sha256: Vec<u8>,
     /// What was observed.
     pub outcome: Outcome,
     /// Where it stopped.
@@ -160,6 +160,27 @@ pub struct Summary {
     pub signature: Option<String>,
 }
 
+impl Summary {
+    /// Of an attempt that is being stored.
+    #[must_use]
+    pub fn of_new(new: &NewAttempt, source: i16) -> Self {
+        Self {
+            case_id: new.case_id,
+            attempt: new.attempt,
+            source,
+            source_attempt: new.source_attempt,
+            body_sha256: new.body_sha256.clone(),
+            outcome: new.outcome,
+            stage: new.stage.map(|stage| stage.as_str().to_owned()),
+            error_class: new.error_class.clone(),
+            message: new.message.clone(),
+            operator: new.operator.clone(),
+            seconds: new.seconds,
+            signature: new.signature.as_ref().map(|signature| signature.id.clone()),
+        }
+    }
+}
+
 /// Attempts at those cases (all cases when absent), by case and number.
 pub async fn list_summaries(
     connection: &mut PgConnection,
@@ -167,11 +188,12 @@ pub async fn list_summaries(
     case_ids: Option<&[i64]>,
 ) -> sqlx::Result<Vec<Summary>> {
     let rows = sqlx::query!(
-        "SELECT case_id, attempt, outcome, stage, error_class, message, operator, seconds,
-                signature
+        "SELECT case_id, attempt, source, source_attempt, body_sha256, outcome, stage,
+                error_class, message, operator, seconds, signature
          FROM attempts
-         WHERE run_id = $1 AND ($2::bigint[] IS NULL OR case_id = ANY ($2))
+         WHERE run_day = $1 AND run_id = $2 AND ($3::bigint[] IS NULL OR case_id = ANY ($3))
          ORDER BY case_id, attempt",
+        run.day(),
         run.id,
         case_ids
     )
@@ -182,6 +204,9 @@ pub async fn list_summaries(
             Ok(Summary {
                 case_id: row.case_id,
                 attempt: row.attempt,
+                source: row.source,
+                source_attempt: row.source_attempt,
+                body_sha256: row.body_sha256,
                 outcome: word(&row.outcome)?,
                 stage: row.stage,
                 error_class: row.error_class,

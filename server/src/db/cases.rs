@@ -35,6 +35,8 @@ pub struct CaseRow {
     pub baseline_run: Option<String>,
     /// Waiver that covers it.
     pub waiver: Option<i64>,
+    /// Whether more than one source executed it.
+    pub overlapping: bool,
 }
 
 /// Which cases; every part that is present narrows.
@@ -61,7 +63,8 @@ pub async fn list(
         CaseRow,
         r#"SELECT v.position, c.key AS "case", c.suite, v.verdict, v.outcome, v.attempts, v.stage,
                   v.error_class, v.message, v.operator, v.seconds, v.signature,
-                  b.key AS "baseline_run?", v.waiver_id AS waiver
+                  b.key AS "baseline_run?", v.waiver_id AS waiver,
+                  v.overlapping
            FROM case_verdicts v JOIN cases c ON c.id = v.case_id
            LEFT JOIN runs b ON b.id = v.baseline_run_id
            WHERE v.run_id = $1

@@ -23,10 +23,7 @@ pub async fn list_facts(
     let rows = sqlx::query!(
         r#"SELECT c.key, v.verdict, v.outcome, v.operator, v.message,
                   v.baseline_run_id IS NOT NULL AS "has_passed!",
-                  (v.verdict = 'flaky' OR (v.verdict = 'waived' AND EXISTS (
-                      SELECT FROM attempts a
-                      WHERE a.run_id = v.run_id AND a.case_id = v.case_id AND a.outcome = 'pass'
-                  ))) AS "mixed!"
+                  v.mixed
            FROM case_verdicts v JOIN cases c ON c.id = v.case_id
            WHERE v.run_id = $1 AND c.suite = $2
              AND v.verdict NOT IN ('passed', 'fixed', 'unexpected pass', 'skipped')

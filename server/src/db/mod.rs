@@ -7,6 +7,7 @@
 use std::str::FromStr as _;
 use std::time::Duration;
 
+use chrono::NaiveDate;
 use sqlx::Connection as _;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 
@@ -24,7 +25,9 @@ pub mod read_home;
 pub mod read_operators;
 pub mod read_runs;
 pub mod read_words;
+pub mod rejudge;
 pub mod runs;
+pub mod sources;
 pub mod tokens;
 pub mod verdicts;
 pub mod waivers;
@@ -89,14 +92,16 @@ impl Db {
     }
 }
 
-/// Tells the planner what the tables hold now; takes parts of a second.
-pub async fn refresh_statistics(pool: &PgPool) -> sqlx::Result<()> {
+/// Tells the planner what the tables hold now, of `attempts` in the part of that day; takes parts
+/// of a second.
+pub async fn refresh_statistics(pool: &PgPool, day: NaiveDate) -> sqlx::Result<()> {
     sqlx::query!(
-        "ANALYZE cases, manifest_entries, attempts, case_verdicts, operators, operator_cases,
-                 signatures, run_tallies"
+        "ANALYZE cases, manifest_entries, case_verdicts, operators, operator_cases, signatures,
+                 run_tallies"
     )
     .execute(pool)
     .await?;
+    sqlx::query!("SELECT analyze_attempts_part($1)", day).execute(pool).await?;
     Ok(())
 }
 

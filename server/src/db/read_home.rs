@@ -20,7 +20,8 @@ pub struct NewestRun {
     pub rank: i64,
 }
 
-/// The newest two sealed runs per device profile and suite. Void runs do not count.
+/// The newest two sealed runs per device profile and suite. Void runs do not count, nor do those
+/// that executed again what had come out badly elsewhere.
 pub async fn list_newest_runs(db: impl PgExecutor<'_>) -> sqlx::Result<Vec<NewestRun>> {
     sqlx::query_as!(
         NewestRun,
@@ -32,7 +33,7 @@ pub async fn list_newest_runs(db: impl PgExecutor<'_>) -> sqlx::Result<Vec<Newes
                        PARTITION BY r.device_profile, s.suite ORDER BY r.started_at DESC, r.id DESC
                    ) AS rank
             FROM runs r CROSS JOIN unnest(r.suites) AS s (suite)
-            WHERE r.state = 'sealed' AND r.completeness <> 'void'
+            WHERE r.state = 'sealed' AND r.completeness <> 'void' AND NOT r.is_rerun
         ) AS ranked
         WHERE rank <= 2
         ORDER BY device_profile, suite, rank

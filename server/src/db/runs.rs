@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, NaiveDate, Utc};
 use protocol::ingest_api::create_run;
 use protocol::{RunKey, Suite};
 use sqlx::types::Json;
@@ -73,6 +73,8 @@ pub struct RunFilter {
     pub without_void: bool,
     /// Without those of simulated devices.
     pub without_simulated: bool,
+    /// Without those that executed again what had come out badly elsewhere.
+    pub without_reruns: bool,
     /// Only those after this one in the list: its start and id.
     pub after: Option<(DateTime<Utc>, i64)>,
 }
@@ -96,10 +98,10 @@ pub async fn list(
              AND ($3::text IS NULL OR $3 = ANY (r.suites))
              AND ($4::text IS NULL OR r.state = $4) AND ($5::text IS NULL OR r.completeness = $5)
              AND (NOT $6::boolean OR r.completeness IS DISTINCT FROM 'void')
-             AND NOT ($7::boolean AND r.simulated)
-             AND ($8::timestamptz IS NULL OR (r.started_at, r.id) < ($8, $9::bigint))
+             AND NOT ($7::boolean AND r.simulated) AND NOT ($8::boolean AND r.is_rerun)
+             AND ($9::timestamptz IS NULL OR (r.started_at, r.id) < ($9, $10::bigint))
            ORDER BY r.started_at DESC, r.id DESC
-           LIMIT $10"#,
+           LIMIT $11"#,
         filter.key,
         filter.device_profile,
         filter.suite.map(Suite::as_str),
@@ -107,6 +109,7 @@ pub async fn list(
         filter.completeness.map(Completeness::as_str),
         filter.without_void,
         filter.without_simulated,
+        filter.without_reruns,
         after_start,
         after_id,
         limit
@@ -226,12 +229,20 @@ pub struct LockedRun {
     pub attempts: u64,
 }
 
-/// Locks the run of that key.
+impl LockedRun {
+    /// Day (UTC) on which it started: names its part of `attempts`.
+    #[must_use]
+    pub fn day(&self) -> NaiveDate {
+        self.started_at.date_naive()
+    }
+}
+
+/// Locks the run of that key. Rows that refer to it can still be made by others.
 pub async fn lock(connection: &mut PgConnection, key: &RunKey) -> sqlx::Result<Option<LockedRun>> {
     let row = sqlx::query!(
         "SELECT id, suites, device_profile, started_at, state, completeness, manifest_sha256,
                 planned, attempts
-         FROM runs WHERE key = $1 FOR UPDATE",
+         FROM runs WHERE key = $1 FOR NO KEY UPDATE",
         key.as_str()
     )
     .fetch_optional(connection)

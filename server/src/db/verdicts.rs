@@ -79,6 +79,10 @@ pub struct Judged {
     pub verdict: Verdict,
     /// The outcome that stands for all attempts.
     pub outcome: String,
+    /// Whether some of one source passed and some did not.
+    pub mixed: bool,
+    /// Whether more than one source executed it.
+    pub overlapping: bool,
     /// How many there are.
     pub attempts: i32,
     /// Number of the attempt whose details are shown.
@@ -116,6 +120,8 @@ pub async fn store(
     let decisive: Vec<i32> = judged.iter().map(|j| j.decisive_attempt).collect();
     let seconds: Vec<f64> = judged.iter().map(|j| j.seconds).collect();
     let baselines: Vec<Option<i64>> = judged.iter().map(|j| j.baseline_run_id).collect();
+    let mixed: Vec<bool> = judged.iter().map(|j| j.mixed).collect();
+    let overlapping: Vec<bool> = judged.iter().map(|j| j.overlapping).collect();
     let waivers: Vec<Option<i64>> = judged.iter().map(|j| j.waiver_id).collect();
     sqlx::query!(
         "UPDATE case_verdicts v SET
@@ -123,12 +129,14 @@ pub async fn store(
              decisive_attempt = new.decisive, stage = new.stage, error_class = new.error_class,
              message = new.message, operator = new.operator, seconds = new.seconds,
              signature = new.signature, baseline_run_id = new.baseline_run_id,
-             waiver_id = new.waiver_id, judged_at = $15
+             waiver_id = new.waiver_id, mixed = new.mixed, overlapping = new.overlapping,
+             judged_at = $17
          FROM UNNEST($2::bigint[], $3::text[], $4::text[], $5::integer[], $6::integer[],
                      $7::text[], $8::text[], $9::text[], $10::text[], $11::double precision[],
-                     $12::text[], $13::bigint[], $14::bigint[])
+                     $12::text[], $13::bigint[], $14::bigint[], $15::boolean[],
+                     $16::boolean[])
               AS new (case_id, verdict, outcome, attempts, decisive, stage, error_class, message,
-                      operator, seconds, signature, baseline_run_id, waiver_id)
+                      operator, seconds, signature, baseline_run_id, waiver_id, mixed, overlapping)
          WHERE v.run_id = $1 AND v.case_id = new.case_id",
         run.id,
         &case_ids,
@@ -144,6 +152,8 @@ pub async fn store(
         &texts(&|j| j.signature.clone()) as &[Option<String>],
         &baselines as &[Option<i64>],
         &waivers as &[Option<i64>],
+        &mixed,
+        &overlapping,
         now
     )
     .execute(connection)

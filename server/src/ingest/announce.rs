@@ -12,7 +12,7 @@ use super::storable;
 use crate::app::AppState;
 use crate::db::runs::{self, Created};
 use crate::db::tokens::Caller;
-use crate::db::{manifests, verdicts};
+use crate::db::{attempts, manifests, verdicts};
 use crate::error::{Error, Result};
 use crate::judge::completeness::RunState;
 
@@ -22,6 +22,8 @@ const REAL_PROFILES: [&str; 3] = ["tpu", "cuda", "cpu"];
 
 /// How far the runner's clock may be ahead of ours.
 const MAX_AHEAD_HOURS: i64 = 24;
+/// How long ago a run may have begun: each month has a part of a table.
+const MAX_AGE_DAYS: i64 = 10 * 366;
 
 /// Most parts of a version tuple, and most labels.
 const MAX_PAIRS: usize = 100;
@@ -50,6 +52,7 @@ pub async fn create_run(
         ..request
     };
     let mut connection = state.db.pool().acquire().await?;
+    attempts::ensure_part(&mut *connection, request.started_at.date_naive()).await?;
     let now = state.clock.now();
     let created = match runs::create(&mut connection, &request, &hash, caller.token_id, now).await?
     {
@@ -120,6 +123,12 @@ fn check_start(request: &create_run::Request, now: DateTime<Utc>) -> Result<()> 
     if request.started_at > now + chrono::Duration::hours(MAX_AHEAD_HOURS) {
         return Err(Error::bad_request(
             format!("`started_at` is {}, and here it is {now}", request.started_at),
+            "set the clock of the runner's host",
+        ));
+    }
+    if request.started_at < now - chrono::Duration::days(MAX_AGE_DAYS) {
+        return Err(Error::bad_request(
+            format!("`started_at` is {}, more than ten years ago", request.started_at),
             "set the clock of the runner's host",
         ));
     }

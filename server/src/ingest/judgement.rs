@@ -3,18 +3,23 @@
 use std::collections::{BTreeMap, HashMap};
 
 use chrono::{DateTime, Utc};
-use protocol::{Outcome, Suite, Verdict};
+use protocol::{Outcome, RunKey, Suite, Verdict};
 use sqlx::PgConnection;
 
+use crate::app::AppState;
 use crate::db::attempts::{self, Summary};
 use crate::db::baselines::{self, Baseline};
 use crate::db::runs::LockedRun;
 use crate::db::verdicts::{self, Judged, Planned};
-use crate::db::waivers;
+use crate::db::{rejudge, waivers};
 use crate::error::Result;
 use crate::judge::baseline::History;
-use crate::judge::verdict::{judge, observe};
+use crate::judge::verdict::{Observed, judge, observe_sources};
 use crate::judge::waiver::{Subject, Waiver, find_leave};
+
+/// Newest runs in which the end of a waiver changes stored verdicts; older ones keep what was
+/// judged.
+pub(super) const RECENT_RUNS: i64 = 20;
 
 /// Judges those cases (all when absent) over all their attempts, and keeps the tallies in step.
 pub async fn judge_cases(
@@ -23,9 +28,21 @@ pub async fn judge_cases(
     case_ids: Option<&[i64]>,
     now: DateTime<Utc>,
 ) -> Result<()> {
+    let attempts = attempts::list_summaries(connection, run, case_ids).await?;
+    judge_attempts(connection, run, case_ids, attempts, now).await
+}
+
+/// The same when the attempts are known already; they must be all that there are at those cases.
+pub(super) async fn judge_attempts(
+    connection: &mut PgConnection,
+    run: &LockedRun,
+    case_ids: Option<&[i64]>,
+    attempts: Vec<Summary>,
+    now: DateTime<Utc>,
+) -> Result<()> {
     let planned = verdicts::list_planned(connection, run, case_ids).await?;
     let mut by_case: HashMap<i64, Vec<Summary>> = HashMap::new();
-    for summary in attempts::list_summaries(connection, run, case_ids).await? {
+    for summary in attempts {
         by_case.entry(summary.case_id).or_default().push(summary);
     }
     let attempted: Vec<i64> = by_case.keys().copied().collect();
@@ -67,12 +84,14 @@ fn judge_case(
     waivers: &[Waiver],
     now: DateTime<Utc>,
 ) -> Judged {
-    let observed = observe(attempts.iter().map(|attempt| attempt.outcome));
+    let observed = observe_sources(attempts.iter().map(|a| (a.source, a.outcome)));
     let outcome = observed.outcome().unwrap_or(Outcome::Infra);
-    // Details are those of the first attempt that observed what stands for all of them.
+    // Details are those of the first attempt that observed what stands for all of them. Which of
+    // two sources came first must not matter.
     let decisive = attempts
         .iter()
-        .find(|attempt| attempt.outcome == outcome)
+        .filter(|attempt| attempt.outcome == outcome)
+        .min_by(|a, b| (a.source_attempt, &a.body_sha256).cmp(&(b.source_attempt, &b.body_sha256)))
         .expect("the outcome is that of an attempt");
     let subject = Subject {
         case: &case.key,
@@ -85,6 +104,8 @@ fn judge_case(
         case_id: case.case_id,
         verdict: judge(observed, history, leave),
         outcome: outcome.as_str().to_owned(),
+        mixed: matches!(observed, Observed::Mixed(_)),
+        overlapping: attempts.iter().any(|attempt| attempt.source != attempts[0].source),
         attempts: i32::try_from(attempts.len()).unwrap_or(i32::MAX),
         decisive_attempt: decisive.attempt,
         stage: decisive.stage.clone(),
@@ -96,4 +117,43 @@ fn judge_case(
         baseline_run_id: baseline.and_then(|baseline| baseline.passed_in),
         waiver_id,
     }
+}
+
+/// Judges the runs again whose verdicts may no longer be right, one transaction each: what they
+/// are compared with changed (a run pushed late, a run withdrawn), or a waiver ended. Answers how
+/// many.
+pub async fn judge_due_runs(state: &AppState) -> Result<usize> {
+    let now = state.clock.now();
+    let pool = state.db.pool();
+    rejudge::push_ended_waivers(pool, now.date_naive(), RECENT_RUNS, now).await?;
+    let mut judged = 0;
+    loop {
+        let due = rejudge::list(pool, 100).await?;
+        if due.is_empty() {
+            return Ok(judged);
+        }
+        judge_again(state, &due).await?;
+        judged += due.len();
+    }
+}
+
+/// Judges those of the runs again that are due, so that whoever reads them next reads no stale
+/// verdict. Answers whether there was one.
+pub async fn judge_if_due(state: &AppState, run_ids: &[i64]) -> Result<bool> {
+    let due = rejudge::find(state.db.pool(), run_ids).await?;
+    judge_again(state, &due).await?;
+    Ok(!due.is_empty())
+}
+
+async fn judge_again(state: &AppState, keys: &[String]) -> Result<()> {
+    for key in keys {
+        let key: RunKey = key.parse().map_err(anyhow::Error::from)?;
+        let mut transaction = state.db.pool().begin().await?;
+        let run = super::lock(&mut transaction, &key).await?;
+        rejudge::pop(&mut transaction, &run).await?;
+        judge_cases(&mut transaction, &run, None, state.clock.now()).await?;
+        transaction.commit().await?;
+        tracing::info!(run = %key, "judged again");
+    }
+    Ok(())
 }

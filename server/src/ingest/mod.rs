@@ -2,17 +2,19 @@
 //! one that holds the run's row, so that a batch is either wholly visible with its verdicts and
 //! tallies, or not at all.
 //!
-//! `announce` a run and its manifest; `results` a batch of attempts; `judgement` verdicts of the
-//! touched cases; `seal` the end of a run, by its runner or by silence; `waive` a person's leave.
+//! `announce` a run and its manifest; `results` a batch of attempts; `sources` who sends it;
+//! `judgement` verdicts of the touched cases, and of runs whose baseline changed; `seal` the end of
+//! a run, by its runners or by silence; `waive` a person's leave.
 
 mod announce;
 mod judgement;
 mod results;
 mod seal;
+mod sources;
 mod waive;
 
 pub use announce::{create_run, put_manifest};
-pub use judgement::judge_cases;
+pub use judgement::{judge_cases, judge_due_runs, judge_if_due};
 pub use results::post_results;
 pub use seal::{close_silent_runs, seal_run, void_run};
 pub use waive::{NewWaiver, create_waiver, revoke_waiver};

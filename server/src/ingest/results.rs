@@ -1,18 +1,18 @@
 //! A batch of attempts: checked, stored, judged, all or nothing.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use protocol::ingest_api::{Attempt, MAX_BATCH_RESULTS, MAX_MESSAGE_BYTES, post_results};
 use protocol::{Outcome, RunKey};
 use sha2::{Digest as _, Sha256};
 use sqlx::PgConnection;
 
-use super::{judgement, storable};
+use super::{judgement, sources, storable};
 use crate::app::AppState;
-use crate::db::attempts::{self, NewAttempt};
+use crate::db::attempts::{self, NewAttempt, Summary};
 use crate::db::operators::{self, Touch};
 use crate::db::runs::{self, LockedRun};
-use crate::db::{manifests, verdicts};
+use crate::db::{manifests, rejudge, verdicts};
 use crate::error::{Error, Result};
 use crate::judge::completeness::RunState;
 use crate::judge::signature::Signature;
@@ -35,6 +35,8 @@ pub async fn post_results(
     key: &RunKey,
     request: post_results::Request,
 ) -> Result<post_results::Response> {
+    sources::check(request.source.as_ref())?;
+    let source = request.source.clone();
     let batch = check(request)?;
     let mut transaction = state.db.pool().begin().await?;
     let run = super::lock(&mut transaction, key).await?;
@@ -46,35 +48,35 @@ pub async fn post_results(
         ));
     }
     let case_ids = find_planned(&mut transaction, &run, &batch).await?;
-    let new: Vec<NewAttempt> = batch
-        .values()
-        .map(|checked| make_row(checked, case_ids[checked.attempt.case.as_str()]))
-        .collect::<Result<_>>()?;
+    let source = sources::find_or_create(&mut transaction, &run, source.as_ref()).await?;
+    let ids: Vec<i64> = case_ids.values().copied().collect();
+    let mut known = attempts::list_summaries(&mut transaction, &run, Some(&ids)).await?;
+    let new = find_new(&batch, &case_ids, &known, source)?;
+    let replayed = (batch.len() - new.len()) as u64;
+    let response = post_results::Response { stored: new.len() as u64, replayed };
+    if new.is_empty() {
+        return Ok(response);
+    }
+
     let signatures: BTreeMap<String, Signature> =
         new.iter().filter_map(|row| row.signature.clone()).map(|s| (s.id.clone(), s)).collect();
     attempts::store_signatures(&mut transaction, &signatures).await?;
     let now = state.clock.now();
-    let stored = attempts::store(&mut transaction, &run, &new, now).await?;
-    if stored.len() < new.len() {
-        refuse_clashes(&mut transaction, &run, &new, &batch).await?;
-    }
-    let response = post_results::Response {
-        stored: stored.len() as u64,
-        replayed: (new.len() - stored.len()) as u64,
-    };
-    if !stored.is_empty() {
-        let touches = find_touches(&batch, &case_ids, &stored);
-        operators::store_touches(&mut transaction, &run, &touches).await?;
-        let mut touched: Vec<i64> = stored.iter().map(|(case_id, _)| *case_id).collect();
-        touched.sort_unstable();
-        touched.dedup();
-        judgement::judge_cases(&mut transaction, &run, Some(&touched), now).await?;
-        let count = i64::try_from(stored.len()).unwrap_or(i64::MAX);
-        runs::note_attempts(&mut transaction, &run, count, now).await?;
-        if run.state == RunState::Sealed {
-            let worth = verdicts::tally(&mut *transaction, run.id).await?.completeness();
-            runs::correct_completeness(&mut transaction, &run, worth).await?;
-        }
+    attempts::store(&mut transaction, &run, source, &new, now).await?;
+    let touches = find_touches(&batch, &case_ids, &new);
+    operators::store_touches(&mut transaction, &run, &touches).await?;
+    let touched: BTreeSet<i64> = new.iter().map(|row| row.case_id).collect();
+    let touched: Vec<i64> = touched.into_iter().collect();
+    known.retain(|summary| touched.binary_search(&summary.case_id).is_ok());
+    known.extend(new.iter().map(|row| Summary::of_new(row, source)));
+    judgement::judge_attempts(&mut transaction, &run, Some(&touched), known, now).await?;
+    let count = i64::try_from(new.len()).unwrap_or(i64::MAX);
+    runs::note_attempts(&mut transaction, &run, count, now).await?;
+    crate::db::sources::note_received(&mut transaction, &run, source, count).await?;
+    if run.state == RunState::Sealed {
+        let worth = verdicts::tally(&mut *transaction, run.id).await?.completeness();
+        runs::correct_completeness(&mut transaction, &run, worth).await?;
+        rejudge::push_later(&mut transaction, &run, now).await?;
     }
     transaction.commit().await?;
     Ok(response)
@@ -178,7 +180,58 @@ async fn find_planned(
     Ok(planned)
 }
 
-fn make_row(checked: &Checked, case_id: i64) -> Result<NewAttempt> {
+/// Rows for the attempts of the batch that are not stored yet. What the source sent before must
+/// have the same body; what another source calls by the same number is another attempt.
+fn find_new(
+    batch: &Batch,
+    case_ids: &HashMap<String, i64>,
+    known: &[Summary],
+    source: i16,
+) -> Result<Vec<NewAttempt>> {
+    let mut by_case: HashMap<i64, Vec<&Summary>> = HashMap::new();
+    for summary in known {
+        by_case.entry(summary.case_id).or_default().push(summary);
+    }
+    let mut taken: HashMap<i64, BTreeSet<i32>> = HashMap::new();
+    let mut new = Vec::with_capacity(batch.len());
+    for ((case, number), checked) in batch {
+        let case_id = case_ids[case];
+        let source_attempt = i32::try_from(*number).map_err(anyhow::Error::from)?;
+        let known = by_case.get(&case_id).map_or(&[][..], Vec::as_slice);
+        let is_same = |summary: &&&Summary| {
+            summary.source == source && summary.source_attempt == source_attempt
+        };
+        match known.iter().find(is_same) {
+            Some(stored) if stored.body_sha256 == checked.body_sha256 => continue,
+            Some(_) => return Err(clash(case, *number)),
+            None => {}
+        }
+        let taken = taken
+            .entry(case_id)
+            .or_insert_with(|| known.iter().map(|summary| summary.attempt).collect());
+        let attempt = if taken.contains(&source_attempt) {
+            taken.last().map_or(1, |last| last + 1)
+        } else {
+            source_attempt
+        };
+        if attempt > MAX_ATTEMPT.cast_signed() {
+            return Err(Error::conflict(
+                format!("`{case}` has {MAX_ATTEMPT} attempts in this run"),
+                "start a new run under another key",
+            ));
+        }
+        taken.insert(attempt);
+        new.push(make_row(checked, case_id, attempt, source_attempt)?);
+    }
+    Ok(new)
+}
+
+fn make_row(
+    checked: &Checked,
+    case_id: i64,
+    number: i32,
+    source_attempt: i32,
+) -> Result<NewAttempt> {
     let Checked { attempt, body_sha256 } = checked;
     let message = shorten(&storable(&attempt.message));
     let error_class = storable(&attempt.error_class);
@@ -187,7 +240,8 @@ fn make_row(checked: &Checked, case_id: i64) -> Result<NewAttempt> {
         Signature::new(attempt.outcome, attempt.stage, &error_class, operator.as_deref(), &message);
     Ok(NewAttempt {
         case_id,
-        attempt: i32::try_from(attempt.attempt).map_err(anyhow::Error::from)?,
+        attempt: number,
+        source_attempt,
         outcome: attempt.outcome,
         stage: attempt.stage,
         error_class,
@@ -219,34 +273,14 @@ fn shorten(text: &str) -> String {
     text[..end].to_owned()
 }
 
-/// Attempts that were there already must have the same body.
-async fn refuse_clashes(
-    connection: &mut PgConnection,
-    run: &LockedRun,
-    new: &[NewAttempt],
-    batch: &Batch,
-) -> Result<()> {
-    let case_ids: Vec<i64> = new.iter().map(|row| row.case_id).collect();
-    let stored: HashMap<(i64, i32), Vec<u8>> = attempts::list_hashes(connection, run, &case_ids)
-        .await?
-        .into_iter()
-        .map(|(case_id, attempt, hash)| ((case_id, attempt), hash))
-        .collect();
-    for (row, (case, attempt)) in new.iter().zip(batch.keys()) {
-        if stored.get(&(row.case_id, row.attempt)) != Some(&row.body_sha256) {
-            return Err(clash(case, *attempt));
-        }
-    }
-    Ok(())
-}
-
 /// Which overloads the newly stored attempts touched.
 fn find_touches(
     batch: &Batch,
     case_ids: &HashMap<String, i64>,
-    stored: &[(i64, i32)],
+    new: &[NewAttempt],
 ) -> BTreeMap<(String, i64), Touch> {
-    let stored: std::collections::HashSet<&(i64, i32)> = stored.iter().collect();
+    let stored: HashSet<(i64, i32)> =
+        new.iter().map(|row| (row.case_id, row.source_attempt)).collect();
     let mut touches: BTreeMap<(String, i64), Touch> = BTreeMap::new();
     for checked in batch.values() {
         let attempt = &checked.attempt;

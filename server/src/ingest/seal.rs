@@ -2,28 +2,32 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use protocol::RunKey;
 use protocol::ingest_api::seal_run;
 use serde_json::json;
+use sqlx::PgConnection;
 
-use super::judgement;
+use super::{judgement, sources};
 use crate::app::AppState;
-use crate::db::runs::{self, SealedBy};
+use crate::db::runs::{self, LockedRun, SealedBy};
 use crate::db::tokens::Caller;
-use crate::db::{audit, verdicts};
+use crate::db::{self, audit, rejudge, verdicts};
 use crate::error::{Error, Result};
-use crate::judge::completeness::RunState;
+use crate::judge::completeness::{Completeness, RunState};
 
 /// Attempts from which on a run changes what the planner should know.
 const LARGE_RUN: u64 = 1_000;
 
-/// Seals a run; repeatable. Refused while attempts that the runner has sent are not here.
+/// Seals a run, or one shard of it; repeatable. Refused while attempts that the source has sent
+/// are not here. The run is sealed when every shard is.
 pub async fn seal_run(
     state: &AppState,
     key: &RunKey,
     request: seal_run::Request,
 ) -> Result<seal_run::Response> {
     super::check_time("finished_at", request.finished_at)?;
+    sources::check(request.source.as_ref())?;
     let mut transaction = state.db.pool().begin().await?;
     let run = super::lock(&mut transaction, key).await?;
     super::refuse_void(&run)?;
@@ -33,34 +37,70 @@ pub async fn seal_run(
             "send the manifest and the results before the seal",
         ));
     }
-    if run.attempts < request.attempts {
-        return Err(Error::conflict(
-            format!(
-                "run `{key}` has {} attempts here, and the seal says {}",
-                run.attempts, request.attempts
-            ),
-            "send the results that were lost again, then seal",
-        ));
-    }
     let now = state.clock.now();
-    // Judged once more as a whole: an earlier run may have been sealed since a case was judged.
-    judgement::judge_cases(&mut transaction, &run, None, now).await?;
+    let waiting_for = seal_source(&mut transaction, &run, &request, now).await?;
+    if waiting_for.is_empty() {
+        // Judged once more as a whole: an earlier run may have been sealed since a case was judged.
+        judgement::judge_cases(&mut transaction, &run, None, now).await?;
+    }
     let tally = verdicts::tally(&mut *transaction, run.id).await?;
-    let worth = tally.completeness();
-    let by = SealedBy::Runner(request.finished_at);
-    runs::seal(&mut transaction, &run, by, worth, now).await?;
+    let mut worth = tally.completeness();
+    if waiting_for.is_empty() {
+        let by = SealedBy::Runner(request.finished_at);
+        runs::seal(&mut transaction, &run, by, worth, now).await?;
+        if run.state != RunState::Sealed {
+            rejudge::push_later(&mut transaction, &run, now).await?;
+        }
+    } else {
+        runs::note_attempts(&mut transaction, &run, 0, now).await?;
+        worth = Completeness::Incomplete;
+    }
     transaction.commit().await?;
-    if run.attempts >= LARGE_RUN {
+    if waiting_for.is_empty() && run.attempts >= LARGE_RUN {
         // The planner would guess by what it knew before this run, and guess badly, until the
         // database looks by itself.
-        crate::db::refresh_statistics(state.db.pool()).await?;
+        crate::db::refresh_statistics(state.db.pool(), run.day()).await?;
     }
     Ok(seal_run::Response {
         completeness: worth.as_str().to_owned(),
         planned: tally.planned(),
         judged: tally.judged(),
         missing: tally.count(protocol::Verdict::Missing),
+        waiting_for,
     })
+}
+
+/// Notes that one source has ended; answers which shards have not.
+async fn seal_source(
+    connection: &mut PgConnection,
+    run: &LockedRun,
+    request: &seal_run::Request,
+    now: DateTime<Utc>,
+) -> Result<Vec<u32>> {
+    let source = request.source.as_ref();
+    let number = sources::find_or_create(connection, run, source).await?;
+    let known = db::sources::list(&mut *connection, run.id).await?;
+    // Who does not say which journal it is speaks for the whole run.
+    let here = match source {
+        Some(_) => known.iter().find(|row| row.number == number).map_or(0, |row| row.received),
+        None => run.attempts,
+    };
+    if here < request.attempts {
+        let of = match source {
+            Some(source) => format!(" of shard {} of {}", source.shard, source.shards),
+            None => String::new(),
+        };
+        return Err(Error::conflict(
+            format!(
+                "run `{}` has {here} attempts{of} here, and the seal says {}",
+                run.key, request.attempts
+            ),
+            "send the results that were lost again, then seal",
+        ));
+    }
+    db::sources::seal(connection, run, number, request.finished_at, now).await?;
+    let known = db::sources::list(&mut *connection, run.id).await?;
+    Ok(source.map_or_else(Vec::new, |source| sources::waiting_for(&known, source.shards)))
 }
 
 /// Seals runs of which nothing was heard for `silence`, so that a runner that died leaves an
@@ -83,6 +123,7 @@ pub async fn close_silent_runs(state: &AppState, silence: Duration) -> Result<us
         judgement::judge_cases(&mut transaction, &run, None, now).await?;
         let worth = verdicts::tally(&mut *transaction, run.id).await?.completeness();
         runs::seal(&mut transaction, &run, SealedBy::Silence, worth, now).await?;
+        rejudge::push_later(&mut transaction, &run, now).await?;
         transaction.commit().await?;
         tracing::warn!(run = %key, %worth, "closed after silence");
         closed += 1;
@@ -100,7 +141,10 @@ pub async fn void_run(state: &AppState, caller: &Caller, key: &RunKey, reason: &
     }
     let mut transaction = state.db.pool().begin().await?;
     let run = super::lock(&mut transaction, key).await?;
-    runs::void(&mut transaction, &run, state.clock.now()).await?;
+    let now = state.clock.now();
+    runs::void(&mut transaction, &run, now).await?;
+    // It is nobody's baseline any more.
+    rejudge::push_later(&mut transaction, &run, now).await?;
     let detail = json!({ "reason": super::storable(reason) });
     audit::record(&mut *transaction, Some(caller), "run.void", key.as_str(), detail).await?;
     transaction.commit().await?;

@@ -14,8 +14,6 @@ use crate::db::{audit, verdicts, waivers};
 use crate::error::{Error, Result};
 use crate::judge::waiver::matches_pattern;
 
-/// Runs whose stored verdicts follow a change of the waivers; older ones keep what was judged.
-const RECENT_RUNS: i64 = 20;
 /// Longest validity, in days; the schema has the same limit.
 const MAX_DAYS: i64 = 366;
 
@@ -122,7 +120,7 @@ fn check(new: &NewWaiver, approver: &str, today: NaiveDate) -> Result<()> {
 /// Judges the cases that the pattern names again, in recent runs, one run at a time.
 async fn judge_again(state: &AppState, pattern: &str) -> Result<()> {
     let filter = RunFilter { without_void: true, ..RunFilter::default() };
-    for run in runs::list(state.db.pool(), &filter, RECENT_RUNS).await? {
+    for run in runs::list(state.db.pool(), &filter, judgement::RECENT_RUNS).await? {
         let key = run.key.parse().map_err(anyhow::Error::from)?;
         let mut transaction = state.db.pool().begin().await?;
         let locked = super::lock(&mut transaction, &key).await?;

@@ -3,6 +3,8 @@
 //! Attempts of one run share version and device, so a difference between them is flakiness; a
 //! difference between runs is a regression or a fix, never flakiness.
 
+use std::collections::BTreeMap;
+
 use protocol::{Outcome, Verdict};
 
 use super::baseline::History;
@@ -64,6 +66,40 @@ pub fn observe(outcomes: impl IntoIterator<Item = Outcome>) -> Observed {
         (None, false, Some(Outcome::Skipped)) => Observed::Skipped,
         (None, false, Some(outcome)) => Observed::Inconclusive(outcome),
         (None, false, None) => Observed::Nothing,
+    }
+}
+
+/// Sums up what several sources observed of one case, in any order: two shards that both executed
+/// it, or a shard that was executed again elsewhere. Attempts of one source that differ are
+/// flakiness; sources that differ are not, and the worst of them stands.
+pub fn observe_sources<S: Ord>(attempts: impl IntoIterator<Item = (S, Outcome)>) -> Observed {
+    let mut by_source: BTreeMap<S, Vec<Outcome>> = BTreeMap::new();
+    for (source, outcome) in attempts {
+        by_source.entry(source).or_default().push(outcome);
+    }
+    by_source.into_values().map(observe).fold(Observed::Nothing, worse)
+}
+
+/// The one of two observations that stands. A failure outweighs attempts that differ, those a
+/// pass, and a pass what taught nothing; of two alike the worse outcome counts.
+fn worse(first: Observed, second: Observed) -> Observed {
+    use Observed::{Failed, Inconclusive, Mixed, Nothing, Passed, Skipped};
+    let of_two = |a: Outcome, b: Outcome| if a.severity() >= b.severity() { a } else { b };
+    match (first, second) {
+        (Failed(a), Failed(b) | Mixed(b)) | (Mixed(a), Failed(b)) => Failed(of_two(a, b)),
+        (Mixed(a), Mixed(b)) => Mixed(of_two(a, b)),
+        (Inconclusive(a), Inconclusive(b)) => Inconclusive(of_two(a, b)),
+        (Failed(a), Passed | Skipped | Inconclusive(_) | Nothing)
+        | (Passed | Skipped | Inconclusive(_) | Nothing, Failed(a)) => Failed(a),
+        (Mixed(a), Passed | Skipped | Inconclusive(_) | Nothing)
+        | (Passed | Skipped | Inconclusive(_) | Nothing, Mixed(a)) => Mixed(a),
+        (Passed, Passed | Skipped | Inconclusive(_) | Nothing)
+        | (Skipped | Inconclusive(_) | Nothing, Passed) => Passed,
+        (Inconclusive(a), Skipped | Nothing) | (Skipped | Nothing, Inconclusive(a)) => {
+            Inconclusive(a)
+        }
+        (Skipped, Skipped | Nothing) | (Nothing, Skipped) => Skipped,
+        (Nothing, Nothing) => Nothing,
     }
 }
 
@@ -225,6 +261,37 @@ mod tests {
         assert_eq!(
             observe([Outcome::Skipped, Outcome::Infra]),
             Observed::Inconclusive(Outcome::Infra)
+        );
+    }
+
+    #[test]
+    fn of_two_sources_the_worst_stands_in_any_order() {
+        // TRIALS S17: one case in two shards.
+        for first in Outcome::ALL {
+            for second in Outcome::ALL {
+                let observed = observe_sources([(1, *first), (2, *second)]);
+                assert_eq!(observed, observe_sources([(1, *second), (2, *first)]));
+                assert!(!matches!(observed, Observed::Mixed(_)), "{first} {second}");
+                let conclusive = [first, second].into_iter().filter(|o| o.is_conclusive());
+                let worst = conclusive.max_by_key(|o| (**o != Outcome::Pass, o.severity()));
+                if let Some(worst) = worst {
+                    assert_eq!(observed.outcome(), Some(*worst), "{first} {second}");
+                }
+                // One source alone is what `observe` says.
+                assert_eq!(
+                    observe_sources([(7, *first), (7, *second)]),
+                    observe([*first, *second])
+                );
+            }
+        }
+        let flaky_here = [(1, Outcome::Pass), (1, Outcome::Crash)];
+        assert_eq!(
+            observe_sources(flaky_here.into_iter().chain([(2, Outcome::Pass)])),
+            Observed::Mixed(Outcome::Crash)
+        );
+        assert_eq!(
+            observe_sources(flaky_here.into_iter().chain([(2, Outcome::Mismatch)])),
+            Observed::Failed(Outcome::Crash)
         );
     }
 

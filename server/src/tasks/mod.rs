@@ -1,4 +1,5 @@
 //! Periodic jobs; each stops when it is told to.
 
 pub mod close_runs;
+pub mod judge_again;
 pub mod keep_database;

@@ -1,6 +1,8 @@
 //! Scripted runners: what a run plans, and what it says.
 
-use protocol::ingest_api::{Attempt, create_run, post_results, put_manifest};
+use std::collections::BTreeMap;
+
+use protocol::ingest_api::{Attempt, Source, create_run, post_results, put_manifest};
 use protocol::{CaseKey, Evidence, Outcome, SkipReason, Stage, Suite};
 use sha2::{Digest as _, Sha256};
 
@@ -16,6 +18,8 @@ pub(crate) struct Script {
     started_at: String,
     planned: Vec<CaseKey>,
     attempts: Vec<Attempt>,
+    source: Option<Source>,
+    labels: BTreeMap<String, String>,
 }
 
 /// A run of the operator suite on the device profile `tpu`.
@@ -27,6 +31,8 @@ pub(crate) fn run(key: &str) -> Script {
         started_at: "2026-11-30T02:00:00Z".to_owned(),
         planned: Vec::new(),
         attempts: Vec::new(),
+        source: None,
+        labels: [("branch".to_owned(), "main".to_owned())].into(),
     }
 }
 
@@ -44,6 +50,22 @@ impl Script {
     pub(crate) fn started(mut self, at: &str) -> Self {
         at.clone_into(&mut self.started_at);
         self
+    }
+
+    /// It executes again what came out badly in that run.
+    pub(crate) fn rerun_of(mut self, run: &str) -> Self {
+        self.labels.insert("rerun_of".to_owned(), run.to_owned());
+        self
+    }
+
+    /// Sent from that journal, as the shard `shard` of `shards`.
+    pub(crate) fn sent_as(mut self, journal: &str, shard: u32, shards: u32) -> Self {
+        self.source = Some(Source { journal: journal.to_owned(), shard, shards });
+        self
+    }
+
+    pub(crate) fn source(&self) -> Option<Source> {
+        self.source.clone()
     }
 
     pub(crate) fn case(&self, name: &str) -> CaseKey {
@@ -119,7 +141,7 @@ impl Script {
             versions: [("torch".to_owned(), "2.15.0".to_owned())].into(),
             host: "tpu-host-3".to_owned(),
             started_at: at(&self.started_at),
-            labels: [("branch".to_owned(), "main".to_owned())].into(),
+            labels: self.labels.clone(),
         }
     }
 
@@ -132,7 +154,18 @@ impl Script {
     }
 
     pub(crate) fn results(&self) -> post_results::Request {
-        post_results::Request { results: self.attempts.clone() }
+        post_results::Request { source: self.source.clone(), results: self.attempts.clone() }
+    }
+
+    /// The same plan, with only the attempts at these places.
+    pub(crate) fn pick(&self, places: &[usize]) -> Self {
+        let attempts = places.iter().map(|place| self.attempts[*place].clone()).collect();
+        Self { attempts, ..self.clone() }
+    }
+
+    /// How many attempts there are.
+    pub(crate) fn len(&self) -> usize {
+        self.attempts.len()
     }
 
     /// The same plan, with only the attempts from `first` on, `count` of them.

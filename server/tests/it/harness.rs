@@ -195,7 +195,8 @@ impl World {
     }
 
     pub(crate) async fn seal(&self, script: &Script, attempts: u64) -> Answer {
-        let request = seal_run::Request { attempts, finished_at: at(NOW) };
+        let source = script.source();
+        let request = seal_run::Request { source, attempts, finished_at: at(NOW) };
         self.post_json(&script.path("/seal"), &request).await
     }
 

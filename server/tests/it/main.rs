@@ -22,4 +22,6 @@ mod pages_safety;
 mod pages_snapshots;
 mod programs;
 mod reading;
+mod rejudged;
+mod shards;
 mod waivers;

@@ -19,6 +19,7 @@ fn sample_rows(version: i64) -> &'static str {
         20_261_130_050_400 => include_str!("data/create_verdicts.sql"),
         20_261_130_050_500 => include_str!("data/create_gates.sql"),
         20_261_130_063_000 => include_str!("data/add_sealed_by_person.sql"),
+        20_261_130_091_000 => include_str!("data/add_sources.sql"),
         other => panic!("migration {other} has no sample rows: add server/tests/it/data/NAME.sql"),
     }
 }
@@ -101,7 +102,7 @@ async fn the_words_of_the_schema_are_those_of_the_enums(pool: PgPool) {
     ];
     let checks: Vec<(String, String)> = sqlx::query_as(
         "SELECT conname::text, pg_get_constraintdef(oid) FROM pg_constraint
-         WHERE conname LIKE '%\\_words' AND conparentid = 0",
+         WHERE conname LIKE '%\\_words' AND conislocal",
     )
     .fetch_all(&pool)
     .await

@@ -1,0 +1,130 @@
+//! Verdicts that are no longer right: judged again when what they rest on changes.
+
+use protocol::Outcome;
+use serde_json::json;
+use sqlx::PgPool;
+
+use super::builders::{Script, run};
+use super::harness::{Options, World, scenario, scenario_with};
+
+fn night(key: &str, day: u32) -> Script {
+    run(key).started(&format!("2026-11-{day:02}T02:00:00Z"))
+}
+
+async fn settle(world: &World) -> usize {
+    server::ingest::judge_due_runs(&world.state).await.unwrap()
+}
+
+fn options() -> Options {
+    let gate = "title = \"t\"\n[[rule]]\nname = \"r\"\nsuite = \"operators\"\ndevice = \"tpu\"\n\
+                planned_min = 1\nnew_fail_max = 0\nstale_hours = 10000\n";
+    Options { gates: vec![("nightly", gate.to_owned())], ..Options::default() }
+}
+
+#[sqlx::test(migrator = "server::MIGRATOR")]
+async fn a_run_pushed_late_changes_what_later_runs_are_compared_with(pool: PgPool) {
+    scenario_with(pool, options(), async |world| {
+        let last = night("n3", 28).observes("a", Outcome::Crash).passes("b");
+        world.finish_run(&last).await;
+        let other_device = night("c3", 28).on("cuda").observes("a", Outcome::Crash);
+        world.finish_run(&other_device).await;
+        assert_eq!(world.verdicts(&last).await[0].1, "failed");
+        assert_eq!(settle(&world).await, 0);
+
+        // From the disk of a runner that was offline for two nights.
+        world.finish_run(&night("n1", 26).passes("a").observes("b", Outcome::Error)).await;
+        assert_eq!(settle(&world).await, 1, "only the later run on the same device");
+        let verdicts = world.verdicts(&last).await;
+        assert_eq!(verdicts[0].1, "regressed");
+        assert_eq!(verdicts[1].1, "fixed");
+        let cases = world.get_json(&last.path("/cases")).await;
+        assert_eq!(cases["cases"][0]["baseline_run"], "n1");
+        assert_eq!(settle(&world).await, 0);
+
+        // A result that comes after the seal changes it as well.
+        let middle = night("n2", 27).passes("b").passes("a");
+        world.start_run(&middle).await;
+        world.deliver(&middle.slice(0, 1)).await;
+        world.seal(&middle, 1).await;
+        settle(&world).await;
+        let baseline = async || {
+            let cases = world.get_json(&last.path("/cases")).await;
+            cases["cases"][0]["baseline_run"].clone()
+        };
+        assert_eq!(baseline().await, "n1");
+        world.deliver(&middle.slice(1, 1)).await;
+        settle(&world).await;
+        assert_eq!(baseline().await, "n2");
+
+        // Withdrawn, it is nobody's baseline.
+        let reason = json!({"reason": "the wrong wheel was installed"});
+        for key in ["n1", "n2"] {
+            world.post_json(&format!("/api/v1/runs/{key}/void"), &reason).await;
+        }
+        settle(&world).await;
+        assert_eq!(world.verdicts(&last).await[0].1, "failed");
+        assert_eq!(world.verdict(&other_device).await, "failed");
+        world.check_tallies().await;
+    })
+    .await;
+}
+
+#[sqlx::test(migrator = "server::MIGRATOR")]
+async fn the_gate_does_not_wait_for_the_periodic_job(pool: PgPool) {
+    scenario_with(pool, options(), async |world| {
+        world.finish_run(&night("n2", 28).observes("a", Outcome::Crash)).await;
+        assert_eq!(world.gate("nightly", "latest").await["answer"], "open", "it never passed");
+        world.finish_run(&night("n1", 27).passes("a")).await;
+        assert_eq!(world.count("SELECT count(*) FROM rejudge_queue").await, 1);
+        assert_eq!(world.gate("nightly", "latest").await["answer"], "closed");
+        assert_eq!(world.count("SELECT count(*) FROM rejudge_queue").await, 0);
+    })
+    .await;
+}
+
+#[sqlx::test(migrator = "server::MIGRATOR")]
+async fn the_end_of_a_waiver_changes_the_stored_verdicts(pool: PgPool) {
+    scenario(pool, async |world| {
+        let script = night("n1", 29).observes("fft", Outcome::Unsupported).passes("rfft");
+        world.finish_run(&script).await;
+        for name in ["fft", "rfft"] {
+            let waiver = json!({
+                "case_pattern": script.case(name), "outcomes": ["unsupported"],
+                "reason": "no FFT on this chip yet", "owner": "numerics",
+                "issue": "https://example.com/1", "author": "ada", "expires_on": "2026-12-24",
+            });
+            let made = world.post_json("/api/v1/waivers", &waiver).await;
+            assert_eq!(made.status.as_u16(), 201, "{}", made.text);
+        }
+        let verdicts = async || {
+            let verdicts = world.verdicts(&script).await;
+            (verdicts[0].1.clone(), verdicts[1].1.clone())
+        };
+        assert_eq!(verdicts().await, ("waived".to_owned(), "unexpected pass".to_owned()));
+        world.set_now("2026-12-23T23:59:59Z");
+        assert_eq!(settle(&world).await, 0);
+        world.set_now("2026-12-24T00:00:00Z");
+        assert_eq!(settle(&world).await, 1);
+        assert_eq!(verdicts().await, ("failed".to_owned(), "passed".to_owned()));
+        assert_eq!(settle(&world).await, 0);
+        world.check_tallies().await;
+    })
+    .await;
+}
+
+#[sqlx::test(migrator = "server::MIGRATOR")]
+async fn a_rerun_of_what_came_out_badly_is_nobodys_newest_run(pool: PgPool) {
+    scenario_with(pool, options(), async |world| {
+        world.finish_run(&night("n1", 27).passes("a").passes("b")).await;
+        world.finish_run(&night("n2", 28).passes("a").observes("b", Outcome::Crash)).await;
+        world.finish_run(&night("again", 29).passes("b").rerun_of("n2")).await;
+        let answer = world.gate("nightly", "latest").await;
+        assert_eq!(answer["rules"][0]["run"], "n2");
+        assert_eq!(answer["answer"], "closed");
+        assert_eq!(world.gate("nightly", "again").await["answer"], "open", "it may be asked for");
+        assert_eq!(world.get_json("/api/v1/models").await["run"], "n2");
+        let home = world.get("/").await.text;
+        assert!(home.contains("/runs/n2"), "{home}");
+    })
+    .await;
+}
