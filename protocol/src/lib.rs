@@ -19,8 +19,10 @@ pub mod ingest_api;
 pub mod number;
 pub mod outcome;
 pub mod query;
+pub mod signature;
 pub mod tolerance;
 pub mod verdict;
+pub mod waiver;
 pub mod worker_link;
 
 pub use case::{CaseKey, Direction, Dtype, Mode, Suite, Variant};

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::Utc;
+use protocol::CaseKey;
 use protocol::ingest_api::Attempt;
-use protocol::{CaseKey, Outcome};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -399,16 +399,5 @@ impl Dispatcher {
         self.emit(event);
         let ending = self.stopping.unwrap_or(Ending::Finished);
         (RunOutcome { ending, results: self.results, not_run }, self.sink)
-    }
-}
-
-impl RunOutcome {
-    /// Whether every case passed; a skipped one is not held against the run.
-    #[must_use]
-    pub fn all_passed(&self) -> bool {
-        let good = |result: &CaseResult| {
-            matches!(result, CaseResult::Steady(Outcome::Pass | Outcome::Skipped))
-        };
-        self.not_run == 0 && self.results.values().all(good)
     }
 }

@@ -11,6 +11,8 @@ use chrono::{DateTime, Utc};
 use protocol::ingest_api::{Attempt, create_run, put_manifest};
 use protocol::{CaseKey, Outcome, Stage};
 
+use crate::waivers::Waivers;
+
 /// One thing that happened.
 #[derive(Debug, Clone)]
 pub enum Event {
@@ -90,6 +92,8 @@ pub struct RunStarted {
     pub device_reason: Option<String>,
     /// Settings that a repro command needs to name again: model list files and so on.
     pub repro_command: String,
+    /// Whose leave failures have.
+    pub waivers: Arc<Waivers>,
 }
 
 /// One attempt is over.

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`args`], [`commands`], [`error`], [`exit`] | the command line |
 //! | [`plan`], [`filter`], [`sweep`], [`rerun`] | which cases there are |
+//! | [`waivers`] | which failures are forgiven |
 //! | [`device`], [`python`], [`worker_package`] | what a case is executed with |
 //! | [`dispatch`], [`slot`], [`execute`], [`backend`], [`worker`] | executing them |
 //! | [`outcome`], `sweep_outcome` | what was observed |
@@ -40,6 +41,7 @@ pub mod sweep;
 mod sweep_outcome;
 pub mod talk;
 pub mod upload;
+pub mod waivers;
 pub mod worker;
 pub mod worker_package;
 

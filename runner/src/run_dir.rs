@@ -5,6 +5,7 @@
 //! manifest.json   planned case keys and their hash
 //! plan.json       planned cases with what a worker needs, and the settings
 //! journal.jsonl   every attempt
+//! waivers.json    waivers of the run, when it has any
 //! upload.json     where it was sent, and how far
 //! logs/           output of the Python processes
 //! summary.json, report.html, junit.xml
@@ -25,7 +26,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::plan::{PlannedCase, Shard};
+use crate::waivers::Waivers;
 
+/// Name of the file of waivers.
+const WAIVERS: &str = "waivers.json";
 /// What the folder of a run without a name begins with.
 const STARTING: &str = ".starting-";
 /// How long such a folder is kept when its run could not begin.
@@ -298,6 +302,16 @@ impl RunDir {
     /// Keeps the plan.
     pub fn write_plan(&self, plan: &Plan) -> Result<(), Error> {
         self.write("plan.json", plan)
+    }
+
+    /// The waivers; none where the run has no file of them.
+    pub fn waivers(&self) -> Result<Waivers, Error> {
+        if self.path.join(WAIVERS).exists() { self.read(WAIVERS) } else { Ok(Waivers::default()) }
+    }
+
+    /// Keeps the waivers.
+    pub fn write_waivers(&self, waivers: &Waivers) -> Result<(), Error> {
+        self.write(WAIVERS, waivers)
     }
 
     /// Reads a JSON file of the run.

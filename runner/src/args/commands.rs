@@ -45,6 +45,9 @@ pub struct DoctorArgs {
 pub struct ResumeArgs {
     /// Key of the run, or `latest`.
     pub run: String,
+    /// Print the summary as JSON.
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub python: PythonArgs,
     #[command(flatten)]
@@ -83,6 +86,9 @@ pub struct ReportArgs {
     /// List the runs kept here instead.
     #[arg(long)]
     pub list: bool,
+    /// Print the summary as JSON; with `--list`, one object per run.
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub runs: RunsDirArgs,
 }

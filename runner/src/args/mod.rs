@@ -26,4 +26,4 @@ pub use execution::ExecutionArgs;
 pub use plan::{PlanArgs, USUAL_SEED};
 pub use python::{PythonArgs, SetupArgs, SetupCommandArgs, TorchBuild};
 pub use rerun::RerunArgs;
-pub use results::{ResultArgs, RunsDirArgs, ServerArgs};
+pub use results::{JudgementArgs, ResultArgs, RunsDirArgs, ServerArgs};

@@ -6,7 +6,7 @@ use clap::Args;
 use protocol::RunKey;
 
 use super::words::parse_label;
-use super::{PythonArgs, RunsDirArgs, ServerArgs};
+use super::{JudgementArgs, PythonArgs, RunsDirArgs, ServerArgs};
 use crate::device::DeviceChoice;
 use crate::rerun::Only;
 use crate::run_dir::Settings;
@@ -68,6 +68,11 @@ pub struct RerunArgs {
     pub push: Option<String>,
     #[command(flatten)]
     pub server: ServerArgs,
+    #[command(flatten)]
+    pub judgement: JudgementArgs,
+    /// Print the summary as JSON.
+    #[arg(long, help_heading = "Results")]
+    pub json: bool,
 }
 
 impl RerunArgs {

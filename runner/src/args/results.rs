@@ -7,6 +7,8 @@ use protocol::RunKey;
 
 use super::environment::{base_directory, variable};
 use super::words::parse_label;
+use crate::report::console::Form;
+use crate::waivers::{self, Waivers};
 
 /// Where results go.
 #[derive(Debug, Clone, Args)]
@@ -23,6 +25,20 @@ pub struct ResultArgs {
     /// Send results to this server while running.
     #[arg(long, value_name = "URL", env = "CONFORMANCE_SERVER", hide_env_values = true)]
     pub push: Option<String>,
+    #[command(flatten)]
+    pub judgement: JudgementArgs,
+    /// Print the summary as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What is forgiven.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Results")]
+pub struct JudgementArgs {
+    /// Waivers, a TOML file: cases that may fail, with reason, owner, issue and the day it ends.
+    #[arg(long, value_name = "FILE")]
+    pub waivers: Option<PathBuf>,
 }
 
 /// Where runs are kept.
@@ -41,6 +57,29 @@ pub struct ServerArgs {
     /// File holding the server token; else the variable `CONFORMANCE_TOKEN`.
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+}
+
+impl ResultArgs {
+    /// How the end of the run is told.
+    #[must_use]
+    pub fn form(&self) -> Form {
+        Form::of(self.json)
+    }
+
+    /// The waivers of `--waivers`; none without.
+    pub fn waivers(&self) -> Result<Waivers, crate::Error> {
+        let empty = || Ok(Waivers::default());
+        self.judgement.read().unwrap_or_else(empty)
+    }
+}
+
+impl JudgementArgs {
+    /// The waivers of the file, when there is one.
+    #[must_use]
+    pub fn read(&self) -> Option<Result<Waivers, crate::Error>> {
+        let today = chrono::Utc::now().date_naive();
+        self.waivers.as_ref().map(|path| waivers::load(path, today))
+    }
 }
 
 impl RunsDirArgs {

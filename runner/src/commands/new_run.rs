@@ -14,7 +14,9 @@ use crate::client::Client;
 use crate::compare::ToleranceTable;
 use crate::exit::Exit;
 use crate::plan;
+use crate::report::console::Form;
 use crate::run_dir::{NewRun, Plan};
+use crate::waivers::Waivers;
 use crate::worker::LogFolder;
 
 /// A run that is planned, and not kept yet.
@@ -40,6 +42,10 @@ pub(super) struct Planned<'a> {
     pub(super) ready: Ready,
     /// Where to send results.
     pub(super) client: Option<Client>,
+    /// Whose leave failures have.
+    pub(super) waivers: Waivers,
+    /// How its end is told.
+    pub(super) form: Form,
 }
 
 impl Planned<'_> {
@@ -51,10 +57,14 @@ impl Planned<'_> {
         self.new.write_run(&run)?;
         self.new.write_manifest(&manifest)?;
         self.new.write_plan(&self.plan)?;
+        if !self.waivers.file.is_empty() {
+            self.new.write_waivers(&self.waivers)?;
+        }
         let run_dir = self.new.name_it(self.runs_dir, &run.run_key, shard)?;
         self.logs.moved_to(run_dir.logs());
-        let (plan, ready, client) = (self.plan, self.ready, self.client);
-        Start { run_dir, run, plan, manifest, earlier: Vec::new(), ready, client }.execute().await
+        let (plan, ready, client, form) = (self.plan, self.ready, self.client, self.form);
+        let earlier = Vec::new();
+        Start { run_dir, run, plan, manifest, earlier, ready, client, form }.execute().await
     }
 
     async fn describe(&self) -> create_run::Request {

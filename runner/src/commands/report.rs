@@ -4,33 +4,31 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::print;
-use super::start::consumers;
 use crate::Error;
 use crate::args::ReportArgs;
 use crate::event::{AttemptFinished, Ending, Event, RunEnded, RunStarted};
 use crate::exit::Exit;
 use crate::journal::{self, Record};
+use crate::report::Consumer as _;
+use crate::report::console::{Console, Form};
+use crate::report::file::Reports;
 use crate::run_dir::RunDir;
 
 pub(super) fn execute(args: &ReportArgs) -> Result<Exit, Error> {
     let runs_dir = args.runs.directory();
     if args.list {
-        return list(&runs_dir);
+        return list(&runs_dir, args.json);
     }
     let run_dir = RunDir::find(&runs_dir, &args.run)?;
-    let mut consumers = consumers();
+    let mut reports = Reports::all(Console::new(Form::of(args.json)));
     for event in events(&run_dir)? {
-        for consumer in &mut consumers {
-            consumer.event(&event);
-        }
+        reports.event(&event);
     }
-    for consumer in &mut consumers {
-        consumer.finish().map_err(Error::file("write", run_dir.path()))?;
-    }
+    reports.finish().map_err(Error::file("write", run_dir.path()))?;
     Ok(Exit::Success)
 }
 
-fn list(runs_dir: &std::path::Path) -> Result<Exit, Error> {
+fn list(runs_dir: &std::path::Path, json: bool) -> Result<Exit, Error> {
     let mut text = String::new();
     for run_dir in RunDir::list(runs_dir)? {
         let run = run_dir.run()?;
@@ -39,6 +37,14 @@ fn list(runs_dir: &std::path::Path) -> Result<Exit, Error> {
             Some(_) => "partly delivered",
             None => "local",
         };
+        if json {
+            let line = serde_json::json!({
+                "run": run_dir.name(), "run_key": run.run_key, "device_profile": run.device_profile,
+                "started_at": run.started_at, "delivered": delivered, "path": run_dir.path(),
+            });
+            text.push_str(&format!("{line}\n"));
+            continue;
+        }
         let started = run.started_at.format("%Y-%m-%d %H:%M");
         text.push_str(&format!(
             "{started}  {:<8} {delivered:<16} {}\n",
@@ -79,6 +85,7 @@ fn events(run_dir: &RunDir) -> Result<Vec<Event>, Error> {
         run_dir: run_dir.path().to_owned(),
         device_reason: plan.settings.device_reason,
         repro_command: format!("runner repro {}", run_dir.name()),
+        waivers: Arc::new(run_dir.waivers()?),
     }))];
     for record in records {
         match record {

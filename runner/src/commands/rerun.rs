@@ -17,8 +17,10 @@ use crate::event::CaseResult;
 use crate::exit::Exit;
 use crate::journal::{self, Record};
 use crate::plan::PlannedCase;
+use crate::report::console::Form;
 use crate::rerun::{choose, parse_address, plan_keys, result_of};
 use crate::run_dir::{Plan, RunDir, Settings};
+use crate::waivers::Waivers;
 use crate::worker::LogFolder;
 
 pub(super) async fn execute(args: &RerunArgs) -> Result<Exit, Error> {
@@ -30,6 +32,7 @@ pub(super) async fn execute(args: &RerunArgs) -> Result<Exit, Error> {
         Some((server, key)) => Chosen::from_server(args, &server, key).await?,
         None => Chosen::from_kept(args, &RunDir::find_or_open(&runs_dir, &args.from)?)?,
     };
+    let waivers = args.judgement.read().unwrap_or(Ok(chosen.waivers))?;
     say(&format!("{} of {} cases of `{}`", chosen.cases.len(), chosen.planned, chosen.run));
     let settings = args.over(chosen.settings);
     let client = match &settings.push {
@@ -72,6 +75,8 @@ pub(super) async fn execute(args: &RerunArgs) -> Result<Exit, Error> {
         plan: Plan { settings, cases: chosen.cases },
         ready,
         client,
+        waivers,
+        form: Form::of(args.json),
     };
     planned.execute().await
 }
@@ -90,6 +95,8 @@ struct Chosen {
     /// How many cases the run had.
     planned: usize,
     cases: Vec<PlannedCase>,
+    /// Those that the run had.
+    waivers: Waivers,
 }
 
 impl Chosen {
@@ -121,7 +128,8 @@ impl Chosen {
         let cases: Vec<_> = plan.cases.into_iter().filter(held).map(with_result).collect();
         let planned = cases.len();
         let cases = choose(&run_dir.name(), cases, &args.only)?;
-        Ok(Self { run: run.run_key, settings: plan.settings, planned, cases })
+        let waivers = run_dir.waivers()?;
+        Ok(Self { run: run.run_key, settings: plan.settings, planned, cases, waivers })
     }
 
     /// From a server, which knows keys and outcomes: the rest is planned again.
@@ -141,7 +149,8 @@ impl Chosen {
         if args.seed.is_none() {
             say(&format!("note: the server does not keep the run's seed; it is {USUAL_SEED} here"));
         }
-        Ok(Self { run, settings: usual_settings(profile), planned, cases })
+        let settings = usual_settings(profile);
+        Ok(Self { run, settings, planned, cases, waivers: Waivers::default() })
     }
 }
 

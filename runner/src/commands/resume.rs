@@ -9,6 +9,7 @@ use crate::client::Client;
 use crate::device::{DeviceChoice, Profile};
 use crate::exit::Exit;
 use crate::journal::{self, Record};
+use crate::report::console::Form;
 use crate::run_dir::RunDir;
 use crate::worker::LogFolder;
 
@@ -66,5 +67,6 @@ pub(super) async fn execute(args: &ResumeArgs) -> Result<Exit, Error> {
             });
         }
     }
-    Start { run_dir, run, plan, manifest, earlier, ready, client }.execute().await
+    let form = Form::of(args.json);
+    Start { run_dir, run, plan, manifest, earlier, ready, client, form }.execute().await
 }

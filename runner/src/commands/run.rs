@@ -26,6 +26,7 @@ const LISTING_LIMIT: Duration = Duration::from_secs(1800);
 /// Plans and executes.
 pub(super) async fn execute(args: &RunArgs) -> Result<Exit, Error> {
     let inputs = PlanInputs::read(&args.plan)?;
+    let waivers = args.results.waivers()?;
     let push = args.results.push.clone().filter(|url| !url.is_empty());
     let client = match &push {
         Some(url) => Some(Client::new(url, args.server.token()?)?),
@@ -76,6 +77,8 @@ pub(super) async fn execute(args: &RunArgs) -> Result<Exit, Error> {
         plan: Plan { settings, cases },
         ready,
         client,
+        waivers,
+        form: args.results.form(),
     };
     planned.execute().await
 }

@@ -21,11 +21,12 @@ use crate::execute::{Comparer, Deadlines};
 use crate::exit::Exit;
 use crate::journal::Journal;
 use crate::plan::{self, PlannedCase};
-use crate::report::console::Console;
-use crate::report::{Consumer, html, json, junit};
+use crate::report::console::{Console, Form};
+use crate::report::file::{Closing, Reports};
 use crate::run_dir::{Plan, RunDir};
 use crate::slot::{Report, Shared, SlotRunner};
 use crate::upload::{Delivery, RunState};
+use crate::waivers::Waivers;
 
 /// Requests that may wait.
 const REQUEST_QUEUE: usize = 16;
@@ -47,6 +48,8 @@ pub(super) struct Start {
     pub(super) ready: Ready,
     /// Where to send results.
     pub(super) client: Option<Client>,
+    /// How its end is told.
+    pub(super) form: Form,
 }
 
 impl Start {
@@ -82,14 +85,17 @@ impl Start {
         let backend = Arc::clone(&shared.backend);
         let slots = self.ready.slots;
         let mut first = Some((self.ready.worker, self.ready.probed));
-        let input = input(&self.run_dir, self.run, self.plan, self.manifest, self.earlier);
+        let waivers = Arc::new(self.run_dir.waivers()?);
+        let input = input(&self.run_dir, self.run, self.plan, self.manifest, self.earlier, waivers);
         let make_slots = move |reports: mpsc::Sender<Report>| {
             let runner = |slot: Slot| {
                 (slot.number, SlotRunner::new(slot, shared.clone(), reports.clone(), first.take()))
             };
             slots.into_iter().map(runner).collect()
         };
-        let sink = EventSink::new(journal, consumers());
+        let reports = Reports::all(Console::new(self.form));
+        let closing = reports.closing();
+        let sink = EventSink::new(journal, vec![Box::new(reports)]);
         let (outcome, sink) =
             dispatch::run(input, make_slots, sink, abandon_sender, requests).await;
         backend.stop().await;
@@ -102,7 +108,7 @@ impl Start {
             None => true,
             Some(upload) => upload.finish(&self.run_dir).await,
         };
-        Ok(exit_of(&outcome, delivered && problems.is_empty()))
+        Ok(exit_of(&outcome, closing.get(), delivered && problems.is_empty()))
     }
 }
 
@@ -113,6 +119,7 @@ fn input(
     plan: Plan,
     manifest: put_manifest::Request,
     earlier: Vec<Attempt>,
+    waivers: Arc<Waivers>,
 ) -> RunInput {
     let settings = plan.settings;
     let held = |case: &PlannedCase| settings.shard.is_none_or(|shard| shard.holds(&case.key));
@@ -129,19 +136,20 @@ fn input(
         run_dir: run_dir.path().to_owned(),
         device_reason: settings.device_reason,
         repro_command: format!("runner repro {}", run_dir.name()),
+        waivers,
     };
     RunInput { cases, earlier, retries: settings.retries, started }
 }
 
 /// Trouble wins over failures: it means that evidence is lacking.
-fn exit_of(outcome: &RunOutcome, delivered: bool) -> Exit {
+fn exit_of(outcome: &RunOutcome, closing: Option<&Closing>, delivered: bool) -> Exit {
     let whole = match &outcome.ending {
         Ending::Finished => outcome.not_run == 0,
         Ending::Stopped { .. } | Ending::Aborted { .. } => false,
     };
     if !whole || !delivered {
         Exit::Trouble
-    } else if outcome.all_passed() {
+    } else if closing.is_some_and(|closing| closing.failures == 0) {
         Exit::Success
     } else {
         Exit::SomeFailed
@@ -151,17 +159,6 @@ fn exit_of(outcome: &RunOutcome, delivered: bool) -> Exit {
 fn comparer() -> Comparer {
     let table = ToleranceTable::embedded();
     Arc::new(move |set| compare_outputs(set, &table).map_err(|error| error.to_string()))
-}
-
-/// Everyone who reads the events of a run.
-/// The console comes last, so that the reports it names are there.
-pub(super) fn consumers() -> Vec<Box<dyn Consumer>> {
-    vec![
-        Box::new(json::report()),
-        Box::new(junit::report()),
-        Box::new(html::report()),
-        Box::new(Console::new()),
-    ]
 }
 
 /// Turns SIGINT and SIGTERM into requests.

@@ -1,7 +1,7 @@
 //! What is wrong with a model list, for its author.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// One thing that is wrong, and where.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,23 +100,27 @@ impl fmt::Display for ModelListError {
                 write!(f, "`{subject}` is listed twice with different content: {one} and {two}")
             }
             Self::Invalid { path, problems } => {
-                let count = problems.len();
-                let noun = if count == 1 { "problem" } else { "problems" };
-                write!(f, "the model list `{}` has {count} {noun}", path.display())?;
-                for problem in problems.iter().take(MAX_SHOWN) {
-                    let Problem { line, column, message, hint } = problem;
-                    write!(f, "\n{}:{line}:{column}: {message}", path.display())?;
-                    if !hint.is_empty() {
-                        write!(f, " ({hint})")?;
-                    }
-                }
-                if count > MAX_SHOWN {
-                    write!(f, "\nand {} more", count - MAX_SHOWN)?;
-                }
-                Ok(())
+                f.write_str(&problems_text("model list", path, problems))
             }
         }
     }
+}
+
+/// `the model list `x.toml` has 2 problems`, and a line `file:line:column: …` for each.
+pub(crate) fn problems_text(noun: &str, path: &Path, problems: &[Problem]) -> String {
+    let count = problems.len();
+    let problem = if count == 1 { "problem" } else { "problems" };
+    let mut text = format!("the {noun} `{}` has {count} {problem}", path.display());
+    for Problem { line, column, message, hint } in problems.iter().take(MAX_SHOWN) {
+        text.push_str(&format!("\n{}:{line}:{column}: {message}", path.display()));
+        if !hint.is_empty() {
+            text.push_str(&format!(" ({hint})"));
+        }
+    }
+    if count > MAX_SHOWN {
+        text.push_str(&format!("\nand {} more", count - MAX_SHOWN));
+    }
+    text
 }
 
 impl std::error::Error for ModelListError {

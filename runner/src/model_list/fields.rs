@@ -12,7 +12,7 @@ use super::suggest::nearest;
 use crate::compare::ToleranceClass;
 
 /// Fields of an entry; the schema has the same.
-pub(super) const ENTRY: &[&str] = &[
+pub(crate) const ENTRY: &[&str] = &[
     "id",
     "class",
     "task",
@@ -30,16 +30,16 @@ pub(super) const ENTRY: &[&str] = &[
     "skip",
 ];
 /// Fields of one dimension under `dynamic`.
-pub(super) const DYNAMIC: &[&str] = &["min", "max", "inputs"];
+pub(crate) const DYNAMIC: &[&str] = &["min", "max", "inputs"];
 /// Fields of `popularity`.
-pub(super) const POPULARITY: &[&str] = &["rank", "count", "snapshot", "source"];
+pub(crate) const POPULARITY: &[&str] = &["rank", "count", "snapshot", "source"];
 /// Fields of `skip`.
-pub(super) const SKIP: &[&str] = &["reason", "detail"];
+pub(crate) const SKIP: &[&str] = &["reason", "detail"];
 
 /// Batch size when the entry has none.
-pub(super) const DEFAULT_BATCH: u64 = 2;
+pub(crate) const DEFAULT_BATCH: u64 = 2;
 /// Sequence length when the entry has none.
-pub(super) const DEFAULT_SEQUENCE: u64 = 16;
+pub(crate) const DEFAULT_SEQUENCE: u64 = 16;
 /// Largest size of a dimension; beyond it is surely a slip.
 const MAX_SIZE: u64 = 1 << 24;
 /// Length of a graph's signature.
@@ -49,13 +49,13 @@ const MAX_NAME_CHARS: usize = 200;
 
 /// Reads entries and keeps what is wrong with them.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
-    pub(super) problems: Vec<Problem>,
+pub(crate) struct Reader {
+    pub(crate) problems: Vec<Problem>,
 }
 
 impl Reader {
     /// Reads one entry; `None` when something in it is wrong, which has then been noted.
-    pub(super) fn entry(&mut self, node: &Node) -> Option<ModelEntry> {
+    pub(crate) fn entry(&mut self, node: &Node) -> Option<ModelEntry> {
         let before = self.problems.len();
         let Value::Table(table) = &node.value else {
             let message = format!("an entry must be a table and is {}", node.value.noun());
@@ -90,11 +90,16 @@ impl Reader {
         (self.problems.len() == before).then_some(entry)
     }
 
-    fn note(&mut self, place: Place, message: impl Into<String>, hint: impl Into<String>) {
+    pub(crate) fn note(
+        &mut self,
+        place: Place,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
         self.problems.push(place.problem(message, hint));
     }
 
-    fn wrong_type(&mut self, field: &str, node: &Node, wanted: &str) {
+    pub(crate) fn wrong_type(&mut self, field: &str, node: &Node, wanted: &str) {
         let message = format!("`{field}` must be {wanted} and is {}", node.value.noun());
         self.note(node.place, message, "");
     }
@@ -115,7 +120,7 @@ impl Reader {
         }
     }
 
-    fn text(&mut self, field: &str, node: &Node) -> Option<String> {
+    pub(crate) fn text(&mut self, field: &str, node: &Node) -> Option<String> {
         let Value::Text(text) = &node.value else {
             self.wrong_type(field, node, "a text");
             return None;
@@ -190,12 +195,16 @@ impl Reader {
             .ok()
     }
 
-    fn word<W: FromStr<Err = UnknownWord>>(&mut self, field: &str, node: &Node) -> Option<W> {
+    pub(crate) fn word<W: FromStr<Err = UnknownWord>>(
+        &mut self,
+        field: &str,
+        node: &Node,
+    ) -> Option<W> {
         let text = self.text(field, node)?;
         self.parse_word(node.place, &text)
     }
 
-    fn list(&mut self, field: &str, node: &Node) -> Option<Vec<Node>> {
+    pub(crate) fn list(&mut self, field: &str, node: &Node) -> Option<Vec<Node>> {
         if let Value::List(items) = &node.value {
             return Some(items.clone());
         }
@@ -203,7 +212,11 @@ impl Reader {
         None
     }
 
-    fn words<W: FromStr<Err = UnknownWord>>(&mut self, field: &str, node: &Node) -> Option<Vec<W>> {
+    pub(crate) fn words<W: FromStr<Err = UnknownWord>>(
+        &mut self,
+        field: &str,
+        node: &Node,
+    ) -> Option<Vec<W>> {
         let items = self.list(field, node)?;
         let mut words = Vec::with_capacity(items.len());
         for (position, item) in items.iter().enumerate() {
@@ -212,7 +225,7 @@ impl Reader {
         Some(words)
     }
 
-    fn tags(&mut self, field: &str, node: &Node) -> Option<Vec<String>> {
+    pub(crate) fn tags(&mut self, field: &str, node: &Node) -> Option<Vec<String>> {
         let items = self.list(field, node)?;
         let mut tags = Vec::with_capacity(items.len());
         for (position, item) in items.iter().enumerate() {
@@ -238,7 +251,7 @@ impl Reader {
         self.whole(field, node, 1, MAX_SIZE)
     }
 
-    fn table<'a>(&mut self, field: &str, node: &'a Node) -> Option<&'a Table> {
+    pub(crate) fn table<'a>(&mut self, field: &str, node: &'a Node) -> Option<&'a Table> {
         if let Value::Table(table) = &node.value {
             return Some(table);
         }
@@ -341,11 +354,12 @@ impl Reader {
 }
 
 /// The fields of one table while they are read.
-struct Fields<'a> {
-    table: &'a Table,
+pub(crate) struct Fields<'a> {
+    pub(crate) table: &'a Table,
     /// Path of the table within the entry, empty for the entry itself.
-    prefix: &'a str,
-    reader: &'a mut Reader,
+    pub(crate) prefix: &'a str,
+    /// Keeps what is wrong.
+    pub(crate) reader: &'a mut Reader,
 }
 
 impl Fields<'_> {
@@ -353,7 +367,7 @@ impl Fields<'_> {
         if self.prefix.is_empty() { name.to_owned() } else { format!("{}.{name}", self.prefix) }
     }
 
-    fn refuse_others(&mut self, known: &[&str]) {
+    pub(crate) fn refuse_others(&mut self, known: &[&str]) {
         for (name, place, _) in self.table {
             if known.contains(&name.as_str()) {
                 continue;
@@ -366,7 +380,7 @@ impl Fields<'_> {
         }
     }
 
-    fn optional<T>(
+    pub(crate) fn optional<T>(
         &mut self,
         name: &str,
         read: impl Fn(&mut Reader, &str, &Node) -> Option<T>,
@@ -376,7 +390,7 @@ impl Fields<'_> {
         read(self.reader, &path, node)
     }
 
-    fn required<T>(
+    pub(crate) fn required<T>(
         &mut self,
         name: &str,
         place: Place,

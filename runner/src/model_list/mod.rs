@@ -8,11 +8,11 @@
 //! here: which cases come of an entry (`plan`), building the model (the worker).
 
 mod entry;
-mod error;
-mod fields;
-mod node;
+pub(crate) mod error;
+pub(crate) mod fields;
+pub(crate) mod node;
 mod read;
-mod suggest;
+pub(crate) mod suggest;
 #[cfg(test)]
 mod tests;
 

@@ -11,43 +11,45 @@ use super::error::Problem;
 
 /// A place in the file, from 1; columns count characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) line: usize,
-    pub(super) column: usize,
+pub(crate) struct Place {
+    pub(crate) line: usize,
+    pub(crate) column: usize,
 }
 
 impl Place {
-    pub(super) fn problem(self, message: impl Into<String>, hint: impl Into<String>) -> Problem {
+    pub(crate) fn problem(self, message: impl Into<String>, hint: impl Into<String>) -> Problem {
         Problem { line: self.line, column: self.column, message: message.into(), hint: hint.into() }
     }
 }
 
 /// A value and where it is.
 #[derive(Debug, Clone)]
-pub(super) struct Node {
-    pub(super) place: Place,
-    pub(super) value: Value,
+pub(crate) struct Node {
+    pub(crate) place: Place,
+    pub(crate) value: Value,
 }
 
 /// A value of either format.
 #[derive(Debug, Clone)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Text(String),
     Integer(i64),
     Float(f64),
     Bool(bool),
     List(Vec<Node>),
     Table(Table),
-    /// A TOML date or a JSON null, which no field takes.
+    /// A TOML date or time, as it is written.
+    Date(String),
+    /// A JSON null, or what is beyond range: no field takes it.
     Other(&'static str),
 }
 
 /// Keys with their places, and values.
-pub(super) type Table = Vec<(String, Place, Node)>;
+pub(crate) type Table = Vec<(String, Place, Node)>;
 
 impl Value {
     /// What it is, with its article, for messages.
-    pub(super) fn noun(&self) -> &'static str {
+    pub(crate) fn noun(&self) -> &'static str {
         match self {
             Self::Text(_) => "a text",
             Self::Integer(_) => "a whole number",
@@ -55,12 +57,13 @@ impl Value {
             Self::Bool(_) => "true or false",
             Self::List(_) => "a list",
             Self::Table(_) => "a table",
+            Self::Date(_) => "a date",
             Self::Other(noun) => noun,
         }
     }
 
     /// The same value for JSON, if it has one.
-    pub(super) fn to_json(&self) -> Option<serde_json::Value> {
+    pub(crate) fn to_json(&self) -> Option<serde_json::Value> {
         Some(match self {
             Self::Text(text) => text.clone().into(),
             Self::Integer(number) => (*number).into(),
@@ -74,7 +77,7 @@ impl Value {
                 .map(|(key, _, node)| Some((key.clone(), node.value.to_json()?)))
                 .collect::<Option<serde_json::Map<_, _>>>()?
                 .into(),
-            Self::Other(_) => return None,
+            Self::Date(_) | Self::Other(_) => return None,
         })
     }
 }
@@ -99,7 +102,7 @@ impl<'a> Lines<'a> {
 }
 
 /// Reads TOML: the top-level table, or every mistake of syntax.
-pub(super) fn from_toml(text: &str) -> Result<Table, Vec<Problem>> {
+pub(crate) fn from_toml(text: &str) -> Result<Table, Vec<Problem>> {
     let lines = Lines::of(text);
     let (table, errors) = DeTable::parse_recoverable(text);
     if errors.is_empty() {
@@ -133,7 +136,7 @@ fn toml_node(node: &Spanned<DeValue<'_>>, lines: &Lines<'_>) -> Node {
             number.as_str().parse().map_or(Value::Other("a fraction beyond range"), Value::Float)
         }
         DeValue::Boolean(value) => Value::Bool(*value),
-        DeValue::Datetime(_) => Value::Other("a date"),
+        DeValue::Datetime(date) => Value::Date(date.to_string()),
         DeValue::Array(items) => {
             Value::List(items.iter().map(|item| toml_node(item, lines)).collect())
         }
@@ -143,7 +146,7 @@ fn toml_node(node: &Spanned<DeValue<'_>>, lines: &Lines<'_>) -> Node {
 }
 
 /// Reads JSONL: one object per line that is not blank.
-pub(super) fn from_jsonl(text: &str) -> (Vec<Node>, Vec<Problem>) {
+pub(crate) fn from_jsonl(text: &str) -> (Vec<Node>, Vec<Problem>) {
     let (mut nodes, mut problems) = (Vec::new(), Vec::new());
     for (number, line) in text.lines().enumerate() {
         if line.trim().is_empty() {

@@ -1,7 +1,7 @@
 //! The word that was probably meant.
 
 /// The nearest of some words, if it is near enough to be a slip of the fingers.
-pub(super) fn nearest<'a>(text: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(text: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (text.chars().count() / 3).clamp(1, 3);
     words
         .into_iter()

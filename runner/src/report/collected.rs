@@ -1,5 +1,5 @@
-//! What the written reports need of a run, gathered from its events: the cases in plan order with
-//! their attempts, and counts by suite.
+//! What the reports need of a run, gathered from its events: the cases in plan order with their
+//! attempts and waivers, and counts by suite.
 //!
 //! A passed attempt is kept as a few numbers; its evidence is in the journal.
 
@@ -7,9 +7,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use protocol::ingest_api::Attempt;
-use protocol::{CaseKey, Outcome, Suite};
+use protocol::waiver::{Leave, Subject, find_leave};
+use protocol::{CaseKey, Outcome, Suite, Verdict};
 
 use crate::event::{CaseResult, Event, RunEnded, RunStarted};
+use crate::waivers::{Standing, standing};
 
 /// A run as far as it has been told.
 #[derive(Debug, Default)]
@@ -19,6 +21,10 @@ pub(super) struct Collected {
     /// What belongs to the run and not to a case, in order.
     pub(super) findings: Vec<String>,
     attempts: HashMap<CaseKey, Vec<AttemptRecord>>,
+    /// Cases that a waiver speaks of, and its place in the file; known when the run is over.
+    leaves: HashMap<CaseKey, (Leave, usize)>,
+    /// Where each waiver of the file stands; known when the run is over.
+    pub(super) standings: Vec<Standing>,
 }
 
 /// One attempt.
@@ -75,9 +81,40 @@ pub(super) struct CaseRecord<'a> {
     pub(super) key: &'a CaseKey,
     pub(super) settled: Settled,
     pub(super) attempts: &'a [AttemptRecord],
+    /// The waiver that speaks of it, by its place in the file.
+    pub(super) leave: Option<(Leave, usize)>,
 }
 
 impl<'a> CaseRecord<'a> {
+    /// The word for it: `waived` or `unexpected pass`, else that of what was observed.
+    pub(super) fn word(&self) -> &'static str {
+        if self.is_waived() {
+            Verdict::Waived.as_str()
+        } else if self.is_unexpected_pass() {
+            Verdict::UnexpectedPass.as_str()
+        } else {
+            self.settled.word()
+        }
+    }
+
+    /// Whether it did not pass, and a waiver forgives that.
+    pub(super) fn is_waived(&self) -> bool {
+        self.leave.is_some() && !self.settled.is_pass()
+    }
+
+    /// Whether it passed although a waiver expects it to fail.
+    pub(super) fn is_unexpected_pass(&self) -> bool {
+        self.leave.is_some() && self.settled.is_pass()
+    }
+
+    /// Whether it did not pass, and nobody forgives that; a skipped one is not held against a run.
+    pub(super) fn is_failure(&self) -> bool {
+        match self.settled {
+            Settled::Steady(Outcome::Pass | Outcome::Skipped) => false,
+            Settled::Steady(_) | Settled::Flaky(_) | Settled::Missing => !self.is_waived(),
+        }
+    }
+
     /// The attempt to show: of the worst outcome, the first one.
     pub(super) fn telling(&self) -> Option<&'a Attempt> {
         let (Settled::Steady(outcome) | Settled::Flaky(outcome)) = self.settled else {
@@ -107,18 +144,22 @@ impl<'a> CaseRecord<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) planned: u64,
-    /// By [`Settled::word`].
+    /// By [`CaseRecord::word`].
     pub(super) counts: BTreeMap<&'static str, u64>,
     pub(super) skipped: u64,
     pub(super) inconclusive: u64,
     pub(super) missing: u64,
     pub(super) passed: u64,
+    /// Neither passed nor skipped nor waived; missing ones too.
+    pub(super) failures: u64,
 }
 
 impl Tally {
-    fn add(&mut self, settled: Settled) {
+    fn add(&mut self, case: &CaseRecord<'_>) {
+        let settled = case.settled;
         self.planned += 1;
-        *self.counts.entry(settled.word()).or_default() += 1;
+        self.failures += u64::from(case.is_failure());
+        *self.counts.entry(case.word()).or_default() += 1;
         match settled {
             Settled::Missing => self.missing += 1,
             Settled::Steady(Outcome::Pass) => self.passed += 1,
@@ -128,7 +169,8 @@ impl Tally {
         }
     }
 
-    /// Passed, out of planned without skipped and inconclusive. A missing case stays in.
+    /// Passed, out of planned without skipped and inconclusive. A missing case stays in, and so does
+    /// a waived one, which is no pass.
     pub(super) fn pass_rate(&self) -> (u64, u64) {
         (self.passed, self.planned - self.skipped - self.inconclusive)
     }
@@ -149,7 +191,10 @@ impl Collected {
                 self.findings.push(format!("device slot {slot} takes no more cases: {reason}"));
             }
             Event::Finding { text } => self.findings.push(text.clone()),
-            Event::RunEnded(ended) => self.ended = Some(ended.clone()),
+            Event::RunEnded(ended) => {
+                self.ended = Some(ended.clone());
+                self.judge();
+            }
             Event::CaseStarted { .. }
             | Event::CaseSlow { .. }
             | Event::WorkerStarted { .. }
@@ -175,14 +220,68 @@ impl Collected {
         }
     }
 
+    /// How many cases have an attempt.
+    pub(super) fn attempted(&self) -> usize {
+        self.attempts.len()
+    }
+
+    /// One case with what came of it so far.
+    pub(super) fn case<'a>(&'a self, key: &'a CaseKey) -> CaseRecord<'a> {
+        let attempts = self.attempts.get(key).map(Vec::as_slice).unwrap_or_default();
+        let settled = Settled::of(attempts.iter().map(|attempt| attempt.outcome));
+        CaseRecord { key, settled, attempts, leave: self.leaves.get(key).copied() }
+    }
+
+    /// Asks the waivers about every case, as of the day the run ended.
+    fn judge(&mut self) {
+        let (Some(started), Some(ended)) = (self.started.clone(), &self.ended) else { return };
+        let waivers = &started.waivers;
+        if waivers.waivers.is_empty() {
+            return;
+        }
+        let (run, today) = (&started.run, ended.finished_at.date_naive());
+        let mut given: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+        let mut leaves = HashMap::new();
+        for case in self.cases() {
+            let outcome = match case.settled {
+                Settled::Steady(outcome) | Settled::Flaky(outcome) => outcome,
+                Settled::Missing => continue,
+            };
+            let subject = Subject {
+                case: case.key.as_str(),
+                device_profile: &run.device_profile,
+                device_kind: &run.device_kind,
+                versions: &run.versions,
+                operator: case.telling().and_then(|attempt| attempt.operator.as_deref()),
+            };
+            let terms = waivers.waivers.iter().map(|waiver| &waiver.terms).enumerate();
+            if let Some((leave, index)) = find_leave(terms, subject, outcome, today) {
+                let (waived, passed) = given.entry(index).or_default();
+                *if outcome == Outcome::Pass { passed } else { waived } += 1;
+                leaves.insert(case.key.clone(), (leave, index));
+            }
+        }
+        self.standings = standing(waivers, run, &started.manifest.cases, &given, today);
+        self.leaves = leaves;
+    }
+
+    /// What a waiver says of a case, for people: `waived by waivers.toml:3 (…) until …: reason`.
+    pub(super) fn leave_text(&self, case: &CaseRecord<'_>) -> Option<String> {
+        let (_, index) = case.leave?;
+        let waivers = &self.started.as_ref()?.waivers;
+        let waiver = waivers.waivers.get(index)?;
+        let name = waivers.describe(index);
+        Some(if case.is_waived() {
+            format!("waived by {name} until {}: {}", waiver.terms.expires_on, waiver.reason)
+        } else {
+            format!("passed although {name} expects it to fail: remove the waiver")
+        })
+    }
+
     /// The cases of this process, in plan order.
     pub(super) fn cases(&self) -> impl Iterator<Item = CaseRecord<'_>> {
         let planned = self.started.as_ref().map(|started| started.planned.as_slice());
-        planned.unwrap_or_default().iter().map(|key| {
-            let attempts = self.attempts.get(key).map(Vec::as_slice).unwrap_or_default();
-            let settled = Settled::of(attempts.iter().map(|attempt| attempt.outcome));
-            CaseRecord { key, settled, attempts }
-        })
+        planned.unwrap_or_default().iter().map(|key| self.case(key))
     }
 
     /// Counts of one suite, or of all.
@@ -190,29 +289,10 @@ impl Collected {
         let mut tally = Tally::default();
         for case in self.cases() {
             if suite.is_none_or(|suite| case.key.suite() == suite) {
-                tally.add(case.settled);
+                tally.add(&case);
             }
         }
         tally
-    }
-
-    /// Operators that the backend does not implement, with the cases that need them, the most
-    /// needed first.
-    pub(super) fn unimplemented(&self) -> Vec<(String, Vec<&CaseKey>)> {
-        let mut operators: BTreeMap<String, Vec<&CaseKey>> = BTreeMap::new();
-        for case in self.cases() {
-            if case.settled != Settled::Steady(Outcome::Unsupported) {
-                continue;
-            }
-            let operator = case.telling().and_then(|attempt| attempt.operator.clone());
-            operators
-                .entry(operator.unwrap_or_else(|| "not named".to_owned()))
-                .or_default()
-                .push(case.key);
-        }
-        let mut ranked: Vec<_> = operators.into_iter().collect();
-        ranked.sort_by(|one, two| two.1.len().cmp(&one.1.len()).then_with(|| one.0.cmp(&two.0)));
-        ranked
     }
 }
 
@@ -242,6 +322,7 @@ mod tests {
     #[test]
     fn rates_count_what_is_missing_and_leave_out_what_taught_nothing() {
         let mut tally = Tally::default();
+        let key: CaseKey = "operators/opinfo:add#0/float32.eager.forward".parse().unwrap();
         for settled in [
             Settled::Steady(Outcome::Pass),
             Settled::Steady(Outcome::Mismatch),
@@ -251,8 +332,9 @@ mod tests {
             Settled::Steady(Outcome::Infra),
             Settled::Steady(Outcome::HostLimit),
         ] {
-            tally.add(settled);
+            tally.add(&CaseRecord { key: &key, settled, attempts: &[], leave: None });
         }
+        assert_eq!(tally.failures, 5);
         assert_eq!(tally.pass_rate(), (1, 4));
         assert_eq!(tally.completeness(), (4, 7));
         assert_eq!(rate_text(tally.pass_rate()), "25.00 % (1 of 4)");

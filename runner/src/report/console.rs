@@ -1,96 +1,94 @@
-//! What a person sees: a live line on a terminal, sparse lines in a log, and the summary.
+//! What a person sees of a run in work: a live line on a terminal, sparse lines in a log, and bad
+//! cases as they happen. At the end, the summary of [`super::summary`], or the JSON of
+//! [`super::json`].
 //!
 //! Talk goes to stderr; the summary is what was asked for and goes to stdout.
 
-use std::collections::{BTreeMap, HashMap};
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use protocol::Outcome;
 use protocol::ingest_api::Attempt;
-use protocol::{CaseKey, Outcome, Suite};
 
-use super::Consumer;
+use super::collected::{CaseRecord, Collected, Settled};
+use super::text::{Colour, duration_text, shorten};
+use super::{json, summary};
 use crate::args::colours;
-use crate::event::{CaseResult, Ending, Event, RunEnded, RunStarted};
+use crate::event::{Event, RunStarted};
 use crate::talk::say;
 
 /// How often a log gets a line of progress.
 const LOG_INTERVAL: Duration = Duration::from_secs(15);
 /// Bad cases shown as they happen; more are in the reports.
 const SHOWN_LIVE: usize = 30;
-/// Lines per list of the summary.
-const SHOWN_IN_SUMMARY: usize = 10;
+
+/// In which form the end of a run is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// For people.
+    Text,
+    /// One JSON object.
+    Json,
+}
+
+impl Form {
+    /// JSON when it is asked for.
+    #[must_use]
+    pub const fn of(json: bool) -> Self {
+        if json { Self::Json } else { Self::Text }
+    }
+}
 
 /// The console.
 #[derive(Debug)]
 pub struct Console {
+    form: Form,
     progress: Option<ProgressBar>,
     colour: Colour,
-    started: Option<std::sync::Arc<RunStarted>>,
-    results: HashMap<CaseKey, CaseResult>,
-    bad: BTreeMap<CaseKey, Bad>,
-    /// Cases with the result of another one's execution.
-    shared: usize,
+    pace: Pace,
+    passed: usize,
     shown: usize,
     last_line: Instant,
-    ended: Option<RunEnded>,
-    findings: Vec<String>,
 }
 
-/// What the summary says of a case that did not pass.
-#[derive(Debug)]
-struct Bad {
-    error_class: String,
-    message: String,
-    operator: Option<String>,
-}
-
+/// How fast cases get done, since the first one of this process.
 #[derive(Debug, Clone, Copy)]
-struct Colour(bool);
-
-impl Colour {
-    fn paint(self, code: &str, text: &str) -> String {
-        if self.0 { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
-    }
-
-    fn outcome(self, outcome: Outcome) -> String {
-        let code = match outcome {
-            Outcome::Pass => "32",
-            Outcome::Mismatch
-            | Outcome::Error
-            | Outcome::Crash
-            | Outcome::Timeout
-            | Outcome::Oom => "31",
-            Outcome::Unsupported | Outcome::Fallback => "33",
-            Outcome::Skipped | Outcome::Infra | Outcome::HostLimit => "36",
-        };
-        self.paint(code, outcome.as_str())
-    }
+struct Pace {
+    begun: Instant,
+    already_done: usize,
+    planned: usize,
 }
 
-impl Default for Console {
-    fn default() -> Self {
-        Self::new()
+impl Pace {
+    /// `12.5 cases per s, about 2 min 3 s left`; nothing before there is something to go by.
+    fn describe(&self, done: usize, elapsed: Duration) -> String {
+        let fresh = done.saturating_sub(self.already_done);
+        let seconds = elapsed.as_secs_f64();
+        if fresh == 0 || seconds <= 0.0 {
+            return String::new();
+        }
+        #[expect(clippy::cast_precision_loss, reason = "counts of cases are far below 2^52")]
+        let (fresh, left) = (fresh as f64, self.planned.saturating_sub(done) as f64);
+        let rate = fresh / seconds;
+        let left = duration_text((left / rate).ceil());
+        format!(", {rate:.1} cases per s, about {left} left")
     }
 }
 
 impl Console {
     /// A console on this process's streams.
     #[must_use]
-    pub fn new() -> Self {
+    pub fn new(form: Form) -> Self {
         let terminal = std::io::stderr().is_terminal();
         Self {
+            form,
             progress: terminal.then(ProgressBar::hidden),
             colour: Colour(colours(terminal)),
-            started: None,
-            results: HashMap::new(),
-            bad: BTreeMap::new(),
-            shared: 0,
+            pace: Pace { begun: Instant::now(), already_done: 0, planned: 0 },
+            passed: 0,
             shown: 0,
             last_line: Instant::now(),
-            ended: None,
-            findings: Vec::new(),
         }
     }
 
@@ -102,16 +100,15 @@ impl Console {
         }
     }
 
-    fn begin(&mut self, started: &std::sync::Arc<RunStarted>) {
-        self.started = Some(std::sync::Arc::clone(started));
+    fn begin(&mut self, started: &RunStarted) {
         let run = &started.run;
+        let planned = started.planned.len();
+        self.pace = Pace { begun: Instant::now(), already_done: started.already_done, planned };
         let simulated = if run.simulated { ", simulated" } else { "" };
         let kind = &run.device_kind;
         self.say(&format!(
-            "run {}: {} cases on {} ({kind}{simulated})",
-            run.run_key,
-            started.planned.len(),
-            run.device_profile
+            "run {}: {planned} cases on {} ({kind}{simulated})",
+            run.run_key, run.device_profile
         ));
         if let Some(reason) = &started.device_reason {
             self.say(&format!("device: {reason}"));
@@ -120,42 +117,40 @@ impl Console {
             self.say(&format!("{} cases already have their result", started.already_done));
         }
         if self.progress.is_some() {
-            let bar = ProgressBar::new(started.planned.len() as u64);
+            let bar = ProgressBar::new(planned as u64);
             let style = "{bar:30} {pos}/{len} [{elapsed} < {eta}, {per_sec}] {msg}";
             if let Ok(style) = ProgressStyle::with_template(style) {
                 bar.set_style(style);
             }
+            bar.set_position(started.already_done as u64);
+            bar.reset_eta();
             self.progress = Some(bar);
         }
     }
 
-    fn finished(&mut self, attempt: &Attempt, retrying: bool) {
-        let result = self
-            .results
-            .get(&attempt.case)
-            .map_or(CaseResult::Steady(attempt.outcome), |before| before.and(attempt.outcome));
-        let first = self.results.insert(attempt.case.clone(), result).is_none();
-        if first && attempt.evidence.executed_as.is_some() {
-            self.shared += 1;
-        }
-        if attempt.outcome != Outcome::Pass {
-            let bad = Bad {
-                error_class: attempt.error_class.clone(),
-                message: attempt.message.clone(),
-                operator: attempt.operator.clone(),
-            };
-            self.bad.entry(attempt.case.clone()).or_insert(bad);
-        }
+    fn finished(&mut self, attempt: &Attempt, retrying: bool, collected: &Collected) {
         if !retrying {
-            self.show_live(attempt, result);
+            let case = collected.case(&attempt.case);
+            self.passed += usize::from(case.settled.is_pass());
+            self.show_live(&case);
         }
-        self.progress_line(attempt);
+        let done = collected.attempted();
+        if let Some(progress) = &self.progress {
+            progress.set_position(done as u64);
+            progress.set_message(attempt.case.subject().to_owned());
+        } else if self.last_line.elapsed() >= LOG_INTERVAL {
+            self.last_line = Instant::now();
+            let pace = self.pace.describe(done, self.pace.begun.elapsed());
+            self.say(&format!("{done}/{} cases, {} passed{pace}", self.pace.planned, self.passed));
+        }
     }
 
-    fn show_live(&mut self, attempt: &Attempt, result: CaseResult) {
-        if result.is_pass() || attempt.outcome == Outcome::Skipped {
-            return;
-        }
+    fn show_live(&mut self, case: &CaseRecord<'_>) {
+        let word = match case.settled {
+            Settled::Missing | Settled::Steady(Outcome::Pass | Outcome::Skipped) => return,
+            Settled::Steady(outcome) => self.colour.outcome(outcome),
+            Settled::Flaky(outcome) => format!("flaky {}", self.colour.outcome(outcome)),
+        };
         self.shown += 1;
         if self.shown > SHOWN_LIVE {
             if self.shown == SHOWN_LIVE + 1 {
@@ -163,184 +158,17 @@ impl Console {
             }
             return;
         }
-        let word = match result {
-            CaseResult::Steady(outcome) => self.colour.outcome(outcome),
-            CaseResult::Flaky(outcome) => format!("flaky {}", self.colour.outcome(outcome)),
-        };
-        let bad = self.bad.get(&attempt.case);
-        let why = bad.map(|bad| format!(": {}", shorten(&bad.message))).unwrap_or_default();
-        self.say(&format!("{word}  {}{why}", attempt.case));
+        let message = case.telling().map(|attempt| shorten(&attempt.message)).unwrap_or_default();
+        let why = if message.is_empty() { String::new() } else { format!(": {message}") };
+        self.say(&format!("{word}  {}{why}", case.key));
     }
 
-    fn progress_line(&mut self, attempt: &Attempt) {
-        let done = self.results.len();
-        if let Some(progress) = &self.progress {
-            progress.set_position(done as u64);
-            progress.set_message(attempt.case.subject().to_owned());
-        } else if self.last_line.elapsed() >= LOG_INTERVAL {
-            self.last_line = Instant::now();
-            let planned = self.started.as_ref().map_or(0, |started| started.planned.len());
-            let passed = self.results.values().filter(|result| result.is_pass()).count();
-            self.say(&format!("{done}/{planned} cases, {passed} passed"));
-        }
-    }
-
-    /// The summary as text.
-    fn summary(&self) -> String {
-        let Some(started) = &self.started else { return String::new() };
-        let mut text = String::new();
-        let mut line = |words: &str| {
-            text.push_str(words);
-            text.push('\n');
-        };
-        line("");
-        for suite in Suite::ALL {
-            if let Some(counts) = self.counts(*suite, &started.planned) {
-                line(&counts);
-            }
-        }
-        if self.shared > 0 {
-            line(&format!(
-                "           {} of them have the result of another model with the same graph",
-                self.shared
-            ));
-        }
-        self.list_operators(&mut line);
-        self.list_crashes(&mut line);
-        self.list_failures(started, &mut line);
-        for finding in self.findings.iter().take(SHOWN_IN_SUMMARY) {
-            line(&format!("note: {finding}"));
-        }
-        if let Some(ended) = &self.ended {
-            let key = &started.run.run_key;
-            match &ended.ending {
-                Ending::Finished => {}
-                Ending::Stopped { by } => line(&format!(
-                    "stopped by {by}: {} cases were not run; `runner resume {key}` goes on",
-                    ended.not_run
-                )),
-                Ending::Aborted { reason } => line(&format!(
-                    "aborted: {reason}; {} cases were not run; `runner resume {key}` goes on",
-                    ended.not_run
-                )),
-            }
-        }
-        let report = started.run_dir.join("report.html");
-        line(&format!("run     {}", started.run_dir.display()));
-        line(&format!("report  {}", report.display()));
-        text
-    }
-
-    /// `operators  40 cases: 30 pass, 8 unsupported, 1 crash, 1 flaky`.
-    fn counts(&self, suite: Suite, planned: &[CaseKey]) -> Option<String> {
-        let cases: Vec<_> = planned.iter().filter(|case| case.suite() == suite).collect();
-        if cases.is_empty() {
-            return None;
-        }
-        let mut steady: BTreeMap<u8, (Outcome, usize)> = BTreeMap::new();
-        let (mut flaky, mut missing) = (0, 0);
-        for case in &cases {
-            match self.results.get(*case) {
-                Some(CaseResult::Steady(outcome)) => {
-                    steady.entry(outcome.severity()).or_insert((*outcome, 0)).1 += 1;
-                }
-                Some(CaseResult::Flaky(_)) => flaky += 1,
-                None => missing += 1,
-            }
-        }
-        let mut parts: Vec<String> = steady
-            .values()
-            .map(|(outcome, count)| format!("{count} {}", self.colour.outcome(*outcome)))
-            .collect();
-        if flaky > 0 {
-            parts.push(format!("{flaky} flaky"));
-        }
-        if missing > 0 {
-            parts.push(format!("{missing} not run"));
-        }
-        Some(format!("{:<10} {} cases: {}", suite.as_str(), cases.len(), parts.join(", ")))
-    }
-
-    fn steady(&self, outcome: Outcome) -> impl Iterator<Item = (&CaseKey, &Bad)> {
-        self.bad.iter().filter(move |(case, _)| {
-            matches!(self.results.get(*case), Some(CaseResult::Steady(o) | CaseResult::Flaky(o))
-                if *o == outcome)
-        })
-    }
-
-    fn list_operators(&self, line: &mut impl FnMut(&str)) {
-        let mut operators: BTreeMap<&str, usize> = BTreeMap::new();
-        for (_, bad) in self.steady(Outcome::Unsupported) {
-            let name = bad.operator.as_deref().unwrap_or("(operator not named)");
-            *operators.entry(name).or_default() += 1;
-        }
-        if operators.is_empty() {
-            return;
-        }
-        let mut ranked: Vec<_> = operators.into_iter().collect();
-        ranked.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
-        line("");
-        line("unimplemented operators (cases that need them):");
-        for (name, count) in ranked.iter().take(SHOWN_IN_SUMMARY) {
-            line(&format!("  {count:>4}  {name}"));
-        }
-        if ranked.len() > SHOWN_IN_SUMMARY {
-            line(&format!("  … and {} more", ranked.len() - SHOWN_IN_SUMMARY));
-        }
-    }
-
-    fn list_crashes(&self, line: &mut impl FnMut(&str)) {
-        let crashes: Vec<_> = self.steady(Outcome::Crash).collect();
-        if crashes.is_empty() {
-            return;
-        }
-        line("");
-        line("crashes (each cost one case):");
-        for (case, bad) in crashes.iter().take(SHOWN_IN_SUMMARY) {
-            let operator = bad.operator.as_deref().unwrap_or("operator not known");
-            line(&format!("  {}  {operator}  {case}", bad.error_class));
-        }
-        if crashes.len() > SHOWN_IN_SUMMARY {
-            line(&format!("  … and {} more", crashes.len() - SHOWN_IN_SUMMARY));
-        }
-    }
-
-    fn list_failures(&self, started: &RunStarted, line: &mut impl FnMut(&str)) {
-        let wanted = [Outcome::Mismatch, Outcome::Error, Outcome::Timeout, Outcome::Fallback];
-        let failures: Vec<_> = wanted.iter().flat_map(|outcome| self.steady(*outcome)).collect();
-        if failures.is_empty() {
-            return;
-        }
-        line("");
-        line("first failures:");
-        for (case, bad) in failures.iter().take(SHOWN_IN_SUMMARY) {
-            line(&format!("  {case}"));
-            line(&format!("    {}", shorten(&bad.message)));
-        }
-        if failures.len() > SHOWN_IN_SUMMARY {
-            line(&format!("  … and {} more", failures.len() - SHOWN_IN_SUMMARY));
-        }
-        if let Some((case, _)) = failures.first() {
-            line(&format!("  to reproduce one: {} '{case}'", started.repro_command));
-        }
-    }
-}
-
-/// Enough of a message for one line.
-fn shorten(text: &str) -> String {
-    const LONGEST: usize = 140;
-    if text.chars().count() <= LONGEST {
-        return text.to_owned();
-    }
-    text.chars().take(LONGEST).collect::<String>() + "…"
-}
-
-impl Consumer for Console {
-    fn event(&mut self, event: &Event) {
+    /// Takes one event; `collected` has it already.
+    pub(super) fn event(&mut self, event: &Event, collected: &Collected) {
         match event {
             Event::RunStarted(started) => self.begin(started),
             Event::AttemptFinished(finished) => {
-                self.finished(&finished.attempt, finished.retrying);
+                self.finished(&finished.attempt, finished.retrying, collected);
             }
             Event::CaseSlow { case, stage, seconds } => {
                 self.say(&format!("slow: {case} has been in `{stage}`, {seconds} s by now"));
@@ -348,29 +176,48 @@ impl Consumer for Console {
             Event::SlotDrained { slot, reason } => {
                 self.say(&format!("device slot {slot} takes no more cases: {reason}"));
             }
-            Event::Finding { text } => {
-                self.say(&format!("note: {text}"));
-                self.findings.push(text.clone());
-            }
+            Event::Finding { text } => self.say(&format!("note: {text}")),
             Event::StopRequested { by } => {
                 self.say(&format!("{by}: finishing the cases in flight; again to abandon them"));
             }
-            Event::RunEnded(ended) => self.ended = Some(ended.clone()),
-            Event::CaseStarted { .. } | Event::WorkerStarted { .. } | Event::WorkerEnded { .. } => {
-            }
+            Event::CaseStarted { .. }
+            | Event::WorkerStarted { .. }
+            | Event::WorkerEnded { .. }
+            | Event::RunEnded(_) => {}
         }
     }
 
-    fn finish(&mut self) -> Result<(), std::io::Error> {
+    /// Ends the live line, and tells how the run came out.
+    pub(super) fn end(&mut self, collected: &Collected) -> Result<(), std::io::Error> {
         if let Some(progress) = &self.progress {
             progress.finish_and_clear();
         }
-        self.colour = Colour(colours(std::io::stdout().is_terminal()));
+        let text = match self.form {
+            Form::Text => {
+                summary::text(collected, Colour(colours(std::io::stdout().is_terminal())))
+            }
+            Form::Json => json::summary_text(collected)?,
+        };
         let mut out = std::io::stdout().lock();
-        match out.write_all(self.summary().as_bytes()).and_then(|()| out.flush()) {
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             // Who reads no further has read enough.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
             written => written,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pace_is_that_of_this_process_and_not_of_what_was_done_before() {
+        let pace = Pace { begun: Instant::now(), already_done: 100, planned: 400 };
+        let seconds = Duration::from_secs;
+        assert_eq!(pace.describe(150, seconds(10)), ", 5.0 cases per s, about 50.00 s left");
+        assert_eq!(pace.describe(400, seconds(60)), ", 5.0 cases per s, about 0.00 s left");
+        assert_eq!(pace.describe(100, seconds(10)), "");
+        assert_eq!(pace.describe(150, seconds(0)), "");
     }
 }

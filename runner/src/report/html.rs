@@ -9,9 +9,10 @@ use protocol::evidence::TensorComparison;
 use protocol::{CaseKey, Evidence, Number, Outcome, Suite};
 
 use super::collected::{CaseRecord, Collected, Settled, Tally, rate_text};
-use super::file::FileReport;
+use super::file::{ReportFile, Reports};
 use super::text::{duration_text, excerpt, last_operator_text, log_text, plain};
 use crate::event::Ending;
+use crate::waivers::{Standing, Waiver};
 
 /// Most cases of one group that are shown in full.
 const MAX_DETAILED: usize = 300;
@@ -23,11 +24,16 @@ const MAX_TENSORS: usize = 20;
 const MAX_NAMED: usize = 200;
 
 /// `report.html` in the directory of the run.
+pub(super) const FILE: ReportFile = ReportFile { name: "report.html", render };
+
+/// Writes `report.html`.
 #[must_use]
-pub fn report() -> FileReport {
-    FileReport::new("report.html", |collected| {
-        Page::of(collected).render().map(String::into_bytes).map_err(std::io::Error::other)
-    })
+pub fn report() -> Reports {
+    Reports::of(&[FILE])
+}
+
+fn render(collected: &Collected) -> Result<Vec<u8>, std::io::Error> {
+    Page::of(collected).render().map(String::into_bytes).map_err(std::io::Error::other)
 }
 
 #[derive(Template)]
@@ -42,6 +48,10 @@ struct Page {
     versions: Vec<Fact>,
     suites: Vec<SuiteRow>,
     unimplemented: Vec<OperatorRow>,
+    failing: Vec<OperatorRow>,
+    clusters: Vec<ClusterRow>,
+    waiver_file: String,
+    waivers: Vec<WaiverRow>,
     findings: Vec<String>,
     groups: Vec<Group>,
     words: Vec<WordCount>,
@@ -64,6 +74,7 @@ struct SuiteRow {
 
 struct WordCount {
     word: &'static str,
+    slug: String,
     count: u64,
 }
 
@@ -73,9 +84,29 @@ struct OperatorRow {
     cases: Vec<String>,
 }
 
+/// Failures that are alike.
+struct ClusterRow {
+    count: usize,
+    word: &'static str,
+    what: String,
+    operator: String,
+    line: String,
+    case: String,
+}
+
+struct WaiverRow {
+    loud: bool,
+    name: String,
+    standing: String,
+    reason: String,
+    owner: String,
+}
+
 /// Cases with one result, in full.
 struct Group {
     word: &'static str,
+    /// The word as it may stand in a name.
+    slug: String,
     title: &'static str,
     count: usize,
     cases: Vec<CaseDetail>,
@@ -110,6 +141,7 @@ struct TensorRow {
 struct CaseRow {
     key: String,
     word: &'static str,
+    slug: String,
     attempts: usize,
     seconds: String,
     note: String,
@@ -127,6 +159,8 @@ const GROUPS: &[(&str, &str)] = &[
     ("fallback", "Fallback: computed somewhere else"),
     ("infra", "Infrastructure: nothing was learnt about the backend"),
     ("host-limit", "Host limit: this host cannot execute what a TPU could"),
+    ("waived", "Waived: did not pass, and a person answers for that until a day"),
+    ("unexpected pass", "Unexpected passes: a waiver expects them to fail, and can go"),
     ("skipped", "Skipped"),
     ("missing", "Missing: planned and not run"),
 ];
@@ -146,11 +180,15 @@ impl Page {
             facts: facts(collected, &total),
             versions: run.versions.iter().map(|(name, value)| fact(name, value)).collect(),
             suites: suites(collected),
-            unimplemented: operators(collected),
+            unimplemented: operators(collected.unimplemented()),
+            failing: operators(collected.failing()),
+            clusters: clusters(collected),
+            waiver_file: plain(&started.waivers.file),
+            waivers: waivers(collected),
             findings: collected.findings.iter().map(|finding| plain(finding)).collect(),
             groups: GROUPS
                 .iter()
-                .filter_map(|(w, title)| group(w, title, &cases, started))
+                .filter_map(|(w, title)| group(w, title, &cases, collected))
                 .collect(),
             words: order.filter_map(|word| word_count(word, &total)).collect(),
             rows: cases.iter().take(MAX_ROWS).map(row).collect(),
@@ -219,12 +257,53 @@ fn suites(collected: &Collected) -> Vec<SuiteRow> {
 
 fn word_count(word: &'static str, tally: &Tally) -> Option<WordCount> {
     let count = tally.counts.get(word).copied()?;
-    Some(WordCount { word, count })
+    Some(WordCount { word, slug: slug(word), count })
 }
 
-fn operators(collected: &Collected) -> Vec<OperatorRow> {
-    let ranked = collected.unimplemented().into_iter();
+fn slug(word: &str) -> String {
+    word.replace(' ', "-")
+}
+
+/// Most clusters that are shown.
+const MAX_CLUSTERS: usize = 100;
+
+fn clusters(collected: &Collected) -> Vec<ClusterRow> {
+    let clusters = collected.clusters().into_iter().filter(|cluster| cluster.cases.len() > 1);
+    clusters
+        .take(MAX_CLUSTERS)
+        .map(|cluster| {
+            let stage = cluster.stage.map_or("", |stage| stage.as_str());
+            ClusterRow {
+                count: cluster.cases.len(),
+                word: cluster.outcome.as_str(),
+                what: plain(format!("{stage} {}", cluster.error_class).trim()),
+                operator: plain(cluster.operator.unwrap_or_default()),
+                line: plain(&cluster.line),
+                case: cluster.cases[0].to_string(),
+            }
+        })
+        .collect()
+}
+
+fn waivers(collected: &Collected) -> Vec<WaiverRow> {
+    let Some(started) = &collected.started else { return Vec::new() };
+    let waivers = &started.waivers;
+    let rows = collected.standings.iter().zip(&waivers.waivers).enumerate();
+    let row = |(index, (standing, waiver)): (usize, (&Standing, &Waiver))| WaiverRow {
+        loud: standing.is_loud(),
+        name: plain(&waivers.describe(index)),
+        standing: plain(&standing.describe(waiver)),
+        reason: plain(&waiver.reason),
+        owner: plain(&waiver.owner),
+    };
+    let mut rows: Vec<_> = rows.map(row).collect();
+    rows.sort_by_key(|row| !row.loud);
+    rows
+}
+
+fn operators(ranked: Vec<(String, Vec<&CaseKey>)>) -> Vec<OperatorRow> {
     ranked
+        .into_iter()
         .map(|(name, cases)| OperatorRow {
             name: plain(&name),
             count: cases.len(),
@@ -237,15 +316,21 @@ fn group(
     word: &'static str,
     title: &'static str,
     cases: &[CaseRecord<'_>],
-    started: &crate::event::RunStarted,
+    collected: &Collected,
 ) -> Option<Group> {
-    let cases: Vec<_> = cases.iter().filter(|case| case.settled.word() == word).collect();
+    let started = collected.started.as_ref().expect("checked by the caller");
+    let cases: Vec<_> = cases.iter().filter(|case| case.word() == word).collect();
     if cases.is_empty() {
         return None;
     }
-    let detail = |case: &&CaseRecord<'_>| detail(case, &started.repro_command);
+    let detail = |case: &&CaseRecord<'_>| {
+        let mut detail = detail(case, &started.repro_command);
+        let leave = collected.leave_text(case);
+        detail.notes.extend(leave.map(|leave| plain(&leave)));
+        detail
+    };
     let shown = cases.iter().take(MAX_DETAILED).map(detail).collect();
-    Some(Group { word, title, count: cases.len(), cases: shown })
+    Some(Group { word, slug: slug(word), title, count: cases.len(), cases: shown })
 }
 
 fn detail(case: &CaseRecord<'_>, repro_command: &str) -> CaseDetail {
@@ -260,6 +345,9 @@ fn detail(case: &CaseRecord<'_>, repro_command: &str) -> CaseDetail {
         log: String::new(),
         repro: String::new(),
     };
+    if case.is_waived() {
+        detail.facts.push(fact("Outcome", case.settled.word()));
+    }
     let words: Vec<&str> = case.attempts.iter().map(|attempt| attempt.outcome.as_str()).collect();
     if words.len() > 1 {
         detail.facts.push(fact("Attempts", &words.join(", ")));
@@ -351,7 +439,8 @@ fn row(case: &CaseRecord<'_>) -> CaseRow {
     };
     CaseRow {
         key: case.key.to_string(),
-        word: case.settled.word(),
+        word: case.word(),
+        slug: slug(case.word()),
         attempts: case.attempts.len(),
         seconds: format!("{:.2}", case.seconds()),
         note: note.chars().take(300).collect(),

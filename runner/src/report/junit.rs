@@ -4,7 +4,9 @@
 //! when the process ended or nothing was learnt. A case whose attempts differ is a failure of type
 //! `flaky`, with its attempts as `flakyFailure` and `flakyError`; further attempts of a steady case
 //! are `rerunFailure` and `rerunError`. A planned case without an attempt is an error of type
-//! `missing`, so that a run that stopped cannot look green.
+//! `missing`, so that a run that stopped cannot look green. A case that a waiver forgives is a
+//! `skipped` of type `waived`, with its true outcome and the waiver in the message: neither a pass nor
+//! a reason to stop. One that passes although a waiver expects otherwise has a property that says so.
 
 use std::time::Duration;
 
@@ -15,15 +17,20 @@ use quick_junit::{
 };
 
 use super::collected::{AttemptRecord, CaseRecord, Collected, Settled};
-use super::file::FileReport;
-use super::text::{excerpt, last_operator_text, log_text};
+use super::file::{ReportFile, Reports};
+use super::text::{excerpt, last_operator_text, log_text, plain};
 
 /// `junit.xml` in the directory of the run.
+pub(super) const FILE: ReportFile = ReportFile { name: "junit.xml", render };
+
+/// Writes `junit.xml`.
 #[must_use]
-pub fn report() -> FileReport {
-    FileReport::new("junit.xml", |collected| {
-        suites(collected).to_string().map(String::into_bytes).map_err(std::io::Error::other)
-    })
+pub fn report() -> Reports {
+    Reports::of(&[FILE])
+}
+
+fn render(collected: &Collected) -> Result<Vec<u8>, std::io::Error> {
+    suites(collected).to_string().map(String::into_bytes).map_err(std::io::Error::other)
 }
 
 fn suites(collected: &Collected) -> Report {
@@ -41,7 +48,7 @@ fn suites(collected: &Collected) -> Report {
             junit.add_property((name, value));
         }
         junit.set_time(cases.iter().map(|case| seconds(case.seconds())).sum());
-        junit.add_test_cases(cases.iter().map(test_case));
+        junit.add_test_cases(cases.iter().map(|case| test_case(collected, case)));
         report.add_test_suite(junit);
     }
     report
@@ -62,9 +69,16 @@ fn properties(collected: &Collected) -> Vec<(String, String)> {
     properties
 }
 
-fn test_case(case: &CaseRecord<'_>) -> TestCase {
-    let mut junit =
-        TestCase::new(format!("{}/{}", case.key.subject(), case.key.variant()), status(case));
+fn test_case(collected: &Collected, case: &CaseRecord<'_>) -> TestCase {
+    let leave = collected.leave_text(case);
+    let status = match &leave {
+        Some(leave) if case.is_waived() => waived(case, leave),
+        Some(_) | None => status(case),
+    };
+    let mut junit = TestCase::new(format!("{}/{}", case.key.subject(), case.key.variant()), status);
+    if let Some(leave) = leave {
+        junit.add_property(("waiver", plain(&leave).as_str()));
+    }
     junit.set_classname(case.key.suite().as_str());
     junit.set_time(seconds(case.seconds()));
     if case.is_vacuous() {
@@ -81,6 +95,14 @@ fn test_case(case: &CaseRecord<'_>) -> TestCase {
         }
     }
     junit
+}
+
+/// Neither green nor red.
+fn waived(case: &CaseRecord<'_>, leave: &str) -> TestCaseStatus {
+    let message = case.telling().map_or("", |attempt| attempt.message.as_str());
+    let mut status = TestCaseStatus::skipped();
+    status.set_type("waived").set_message(format!("{}: {message} ({leave})", case.settled.word()));
+    status
 }
 
 fn status(case: &CaseRecord<'_>) -> TestCaseStatus {

@@ -3,9 +3,11 @@
 mod collected;
 pub mod console;
 pub mod file;
+mod grouped;
 pub mod html;
 pub mod json;
 pub mod junit;
+mod summary;
 mod text;
 
 use crate::event::Event;

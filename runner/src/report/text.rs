@@ -1,7 +1,40 @@
 //! Evidence in words, for the reports that people read.
 
-use protocol::Evidence;
 use protocol::evidence::LogExcerpt;
+use protocol::{Evidence, Outcome};
+
+/// Whether colours are written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Colour(pub(super) bool);
+
+impl Colour {
+    pub(super) fn paint(self, code: &str, text: &str) -> String {
+        if self.0 { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+
+    pub(super) fn outcome(self, outcome: Outcome) -> String {
+        let code = match outcome {
+            Outcome::Pass => "32",
+            Outcome::Mismatch
+            | Outcome::Error
+            | Outcome::Crash
+            | Outcome::Timeout
+            | Outcome::Oom => "31",
+            Outcome::Unsupported | Outcome::Fallback => "33",
+            Outcome::Skipped | Outcome::Infra | Outcome::HostLimit => "36",
+        };
+        self.paint(code, outcome.as_str())
+    }
+}
+
+/// Enough of a message for one line.
+pub(super) fn shorten(text: &str) -> String {
+    const LONGEST: usize = 140;
+    if text.chars().count() <= LONGEST {
+        return text.to_owned();
+    }
+    text.chars().take(LONGEST).collect::<String>() + "…"
+}
 
 /// Head and tail of a log, saying what is left out between them; without terminal colours.
 pub(super) fn log_text(log: &LogExcerpt) -> String {

@@ -8,3 +8,4 @@ mod harness;
 mod kill;
 mod order;
 mod rerun;
+mod waivers;

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, and its helpers are tests")]
 
 mod run;
+mod waived;
 
 use std::path::Path;
 

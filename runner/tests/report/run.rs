@@ -10,6 +10,7 @@ use protocol::{
     CaseKey, Comparison, Evidence, Figures, Number, Outcome, SkipReason, Stage, Tolerance,
 };
 use runner::event::{AttemptFinished, Ending, Event, RunEnded, RunStarted};
+use runner::waivers::Waivers;
 
 /// What a model, an error or a log may hold.
 pub(crate) const HOSTILE: &str =
@@ -18,16 +19,25 @@ pub(crate) const HOSTILE: &str =
 pub(crate) struct Run {
     directory: tempfile::TempDir,
     cases: Vec<(CaseKey, Vec<Outcome>)>,
+    waivers: Waivers,
 }
 
 impl Run {
     pub(crate) fn new() -> Self {
-        Self { directory: tempfile::tempdir().unwrap(), cases: Vec::new() }
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+            cases: Vec::new(),
+            waivers: Waivers::default(),
+        }
     }
 
     pub(crate) fn case(mut self, key: &str, outcomes: &[Outcome]) -> Self {
         self.cases.push((key.parse().unwrap(), outcomes.to_vec()));
         self
+    }
+
+    pub(crate) fn waivers(self, waivers: Waivers) -> Self {
+        Self { waivers, ..self }
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -83,6 +93,7 @@ impl Run {
             run_dir: PathBuf::from(self.directory()),
             device_reason: Some(HOSTILE.to_owned()),
             repro_command: "runner repro --run x".to_owned(),
+            waivers: Arc::new(self.waivers.clone()),
         }
     }
 }

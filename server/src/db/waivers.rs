@@ -1,6 +1,7 @@
 //! The table `waivers`.
 
 use chrono::{DateTime, NaiveDate, Utc};
+use protocol::waiver::{Conditions, Terms};
 use sqlx::PgExecutor;
 
 use super::word;
@@ -18,14 +19,19 @@ pub async fn list_holding(db: impl PgExecutor<'_>, today: NaiveDate) -> sqlx::Re
     .await?;
     rows.into_iter()
         .map(|row| {
-            Ok(Waiver {
-                id: row.id,
+            let terms = Terms {
                 case_pattern: row.case_pattern,
+                suite: None,
+                model: None,
                 operator: row.operator,
-                device_profile: row.device_profile,
                 outcomes: row.outcomes.iter().map(|o| word(o)).collect::<sqlx::Result<_>>()?,
+                conditions: Conditions {
+                    device_profiles: row.device_profile.into_iter().collect(),
+                    ..Conditions::default()
+                },
                 expires_on: row.expires_on,
-            })
+            };
+            Ok(Waiver { id: row.id, terms })
         })
         .collect()
 }

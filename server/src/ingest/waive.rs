@@ -3,6 +3,7 @@
 
 use chrono::NaiveDate;
 use protocol::Outcome;
+use protocol::waiver::{self, Conditions, Statement, Terms, matches_pattern};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -12,10 +13,6 @@ use crate::db::runs::{self, RunFilter};
 use crate::db::tokens::Caller;
 use crate::db::{audit, verdicts, waivers};
 use crate::error::{Error, Result};
-use crate::judge::waiver::matches_pattern;
-
-/// Longest validity, in days; the schema has the same limit.
-const MAX_DAYS: i64 = 366;
 
 /// A waiver to make. Whoever sends it approves it, so its author is somebody else.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -41,6 +38,20 @@ pub struct NewWaiver {
     pub author: String,
     /// First day (UTC) on which it no longer holds.
     pub expires_on: NaiveDate,
+}
+
+impl NewWaiver {
+    fn terms(&self) -> Terms {
+        Terms {
+            case_pattern: self.case_pattern.clone(),
+            suite: None,
+            model: None,
+            operator: self.operator.clone(),
+            outcomes: self.outcomes.clone(),
+            conditions: Conditions::default(),
+            expires_on: self.expires_on,
+        }
+    }
 }
 
 /// Makes a waiver; answers its id.
@@ -73,46 +84,23 @@ fn check(new: &NewWaiver, approver: &str, today: NaiveDate) -> Result<()> {
     let bad = |field: &str, problem: &str, hint: &str| {
         Err(Error::bad_request(format!("`{field}` {problem}"), hint))
     };
-    for (field, text, longest) in [
-        ("case_pattern", &new.case_pattern, 600),
-        ("reason", &new.reason, 2_000),
-        ("owner", &new.owner, 200),
-        ("issue", &new.issue, 500),
-        ("author", &new.author, 80),
-    ] {
-        let length = text.trim().chars().count();
-        if length == 0 || length > longest || text.contains('\0') {
+    let statement = Statement { reason: &new.reason, owner: &new.owner, issue: &new.issue };
+    if let Some(first) = waiver::find_problems(&new.terms(), &statement, today).first() {
+        return bad(first.field, first.problem, first.hint);
+    }
+    if new.expires_on <= today {
+        return bad("expires_on", "is not within a year from tomorrow", "a waiver ends");
+    }
+    for (field, text, longest) in
+        [("author", Some(&new.author), 80), ("device_profile", new.device_profile.as_ref(), 300)]
+    {
+        let length = text.map_or(1, |text| text.trim().chars().count());
+        if length == 0 || length > longest || text.is_some_and(|text| text.contains('\0')) {
             return bad(field, "is empty or too long", "see docs/api.md for what it holds");
         }
     }
-    if new.case_pattern.chars().all(|c| c == '*') && new.operator.is_none() {
-        return bad("case_pattern", "covers every case", "name an operator, or narrow the pattern");
-    }
-    let forgivable = |o: &Outcome| o.is_conclusive() && *o != Outcome::Pass;
-    if new.outcomes.is_empty() || !new.outcomes.iter().all(forgivable) {
-        return bad("outcomes", "must name failures", "what taught nothing cannot be waived");
-    }
-    if new.reason.trim().chars().count() < 10 {
-        return bad("reason", "is shorter than 10 characters", "say why it may pass");
-    }
-    let address = new.issue.strip_prefix("https://").or_else(|| new.issue.strip_prefix("http://"));
-    if address.is_none_or(|rest| rest.is_empty() || rest.contains(char::is_whitespace)) {
-        return bad("issue", "is not an address", "give the address of the issue that follows it");
-    }
     if new.author.trim().eq_ignore_ascii_case(approver.trim()) {
         return bad("author", "is who sends this", "a waiver is approved by somebody else's token");
-    }
-    let days = (new.expires_on - today).num_days();
-    if !(1..=MAX_DAYS).contains(&days) {
-        return bad("expires_on", "is not within a year from tomorrow", "a waiver ends");
-    }
-    for (field, text) in [("operator", &new.operator), ("device_profile", &new.device_profile)] {
-        if text
-            .as_ref()
-            .is_some_and(|text| text.is_empty() || text.len() > 300 || text.contains('\0'))
-        {
-            return bad(field, "is empty or too long", "leave it out, or name one");
-        }
     }
     Ok(())
 }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+pub use protocol::waiver::Leave;
 use protocol::{Outcome, Verdict};
 
 use super::baseline::History;
@@ -101,22 +102,6 @@ fn worse(first: Observed, second: Observed) -> Observed {
         (Skipped, Skipped | Nothing) | (Nothing, Skipped) => Skipped,
         (Nothing, Nothing) => Nothing,
     }
-}
-
-/// What a waiver says of a case.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Leave {
-    /// None covers it.
-    None,
-    /// One forgives this outcome, if it is bad.
-    Forgiven,
-    /// One names exactly this case, and so expects it to fail.
-    Expected,
-}
-
-impl Leave {
-    /// All of them, for tables.
-    pub const ALL: [Self; 3] = [Self::None, Self::Forgiven, Self::Expected];
 }
 
 /// The verdict.

@@ -174,14 +174,16 @@ fn limits_hold_at_the_limit() {
 #[test]
 fn a_waiver_counts_from_the_day_it_is_made_to_the_day_it_ends() {
     let failing = facts(1, Verdict::Regressed, Some(Outcome::Unsupported));
-    let mut waiver = Waiver {
-        id: 1,
+    let terms = protocol::waiver::Terms {
         case_pattern: failing.case.clone(),
+        suite: None,
+        model: None,
         operator: None,
-        device_profile: None,
         outcomes: vec![Outcome::Unsupported],
+        conditions: protocol::waiver::Conditions::default(),
         expires_on: "2026-12-01".parse().unwrap(),
     };
+    let mut waiver = Waiver { id: 1, terms };
     let gate = rule("new_fail_max = 0");
     let with = |waiver: &Waiver, case: &CaseFacts| {
         ask_with(&gate, input(5, vec![case.clone()]), std::slice::from_ref(waiver))
@@ -191,7 +193,7 @@ fn a_waiver_counts_from_the_day_it_is_made_to_the_day_it_ends() {
     assert_eq!(answer.counts.get(&Verdict::Waived), Some(&1));
     let stored_as_waived = CaseFacts { verdict: Verdict::Waived, ..failing };
     assert_eq!(with(&waiver, &stored_as_waived).answer, Answer::Open);
-    waiver.expires_on = "2026-11-30".parse().unwrap();
+    waiver.terms.expires_on = "2026-11-30".parse().unwrap();
     let answer = with(&waiver, &stored_as_waived);
     assert_eq!(answer.answer, Answer::Closed, "ended today, whatever was stored");
     assert_eq!(answer.counts.get(&Verdict::Waived), None);
