@@ -11,7 +11,8 @@ from collections import Counter
 
 from conftest import PROGRAMS, ROOT, Runner, Service, descendants
 
-CPU_OPERATORS = ("--suite", "operators", "--device", "cpu", "--samples", "3")
+SMOKE = ("--suite", "operators", "--selection", "smoke")
+CPU_OPERATORS = (*SMOKE, "--device", "cpu", "--samples", "3")
 
 
 def assert_each_planned_case_once(service: Service, runner: Runner, run_key: str) -> None:
@@ -35,8 +36,9 @@ def test_the_demo_shows_passes_missing_operators_and_a_crash_that_cost_one_case(
         runner.command(
             run_key,
             *(
-                "--suite",
-                "operators",
+                *SMOKE,
+                "--samples",
+                "2",
                 "--suite",
                 "tier1",
                 "--suite",

@@ -43,6 +43,33 @@ words! {
 }
 
 words! {
+    /// How an operator is called, or which of its inputs it is called with: what a run of the
+    /// operator suite chooses from.
+    Form as "form" {
+        /// The function itself, on its inputs as they are.
+        Function = "function",
+        /// With the result written to a tensor given as `out=`.
+        Out = "out",
+        /// In place.
+        Inplace = "inplace",
+        /// With every input at a step of two in memory.
+        Noncontiguous = "noncontiguous",
+        /// With the last two dimensions of every input swapped in memory.
+        Transposed = "transposed",
+        /// With the first row of every floating input in place of all its rows, at a step of zero.
+        Expanded = "expanded",
+        /// The function on its samples that have an input without elements.
+        Empty = "empty",
+        /// The function on its samples that have an input of no dimensions.
+        ZeroDim = "zero-dim",
+        /// Modules of `torch.nn`.
+        Module = "module",
+        /// Inputs that must be refused.
+        ErrorInputs = "error-inputs",
+    }
+}
+
+words! {
     /// Element types a case can be executed in; the names are PyTorch's.
     Dtype as "dtype" {
         Float64 = "float64",
@@ -89,6 +116,8 @@ impl std::fmt::Display for Variant {
 ///
 /// The subject may itself contain `/` (hub ids do), the suite and the variant cannot. Examples:
 /// `operators/opinfo:nn.functional.relu#3/float32.eager.forward` (entry and sample number),
+/// `operators/opinfo:add#error0/float32.eager.forward` (inputs that must be refused),
+/// `operators/module:nn.Conv2d#0/float32.eager.train`,
 /// `tier1/timm:resnet18#tiny/float32.compile.forward` (source, id and size; a pinned hub model
 /// has `@revision` before the `#`). In URLs it is percent-encoded.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]

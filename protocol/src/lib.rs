@@ -25,7 +25,7 @@ pub mod verdict;
 pub mod waiver;
 pub mod worker_link;
 
-pub use case::{CaseKey, Direction, Dtype, Mode, Suite, Variant};
+pub use case::{CaseKey, Direction, Dtype, Form, Mode, Suite, Variant};
 pub use evidence::{Comparison, Evidence, Figures};
 pub use ids::RunKey;
 pub use number::Number;

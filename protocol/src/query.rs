@@ -356,8 +356,17 @@ impl Parser {
 }
 
 /// What subjects begin with, before their colon.
-const SOURCES: &[&str] =
-    &["opinfo", "timm", "torchvision", "transformers", "package", "python", "hub", "aten"];
+const SOURCES: &[&str] = &[
+    "opinfo",
+    "module",
+    "timm",
+    "torchvision",
+    "transformers",
+    "package",
+    "python",
+    "hub",
+    "aten",
+];
 
 #[cfg(test)]
 mod tests {

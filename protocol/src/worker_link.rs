@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::{BothRaised, Graphs};
-use crate::{Dtype, Mode, SkipReason, Stage};
+use crate::{Dtype, Form, Mode, SkipReason, Stage};
 
 /// Version of this link; runner and worker package travel together, so it must be equal.
 pub const LINK_VERSION: u32 = 1;
@@ -185,6 +185,8 @@ pub struct ListOperators {
     pub samples: u32,
     /// Also list the gradient (`train`) of entries that have one.
     pub gradients: bool,
+    /// Forms wanted; those an entry does not have are left out.
+    pub forms: Vec<Form>,
 }
 
 /// One case to execute.
@@ -228,6 +230,9 @@ pub enum Task {
         entry: String,
         /// Sample number for this dtype and direction, from 0.
         sample: u32,
+        /// The number counts the entry's `error_inputs`: the operator must refuse them.
+        #[serde(default)]
+        error_input: bool,
     },
     /// A model: build, move, forward; with `compare` also against the reference.
     Model {
@@ -366,6 +371,10 @@ pub struct OperatorCase {
     pub sample: u32,
     /// Whether it is the gradient.
     pub train: bool,
+    /// Layout of the variant, empty for the plain one.
+    pub layout: String,
+    /// Whether its inputs must be refused.
+    pub error_input: bool,
 }
 
 /// What the worker saw. The runner turns it into an outcome: it compares, and it adds what only

@@ -1,6 +1,6 @@
 //! Every word of every shared enum stands in the glossary.
 
-use protocol::{Direction, Mode, Outcome, SkipReason, Stage, Suite, Verdict};
+use protocol::{Direction, Form, Mode, Outcome, SkipReason, Stage, Suite, Verdict};
 
 #[test]
 fn every_word_stands_in_the_glossary() {
@@ -14,6 +14,7 @@ fn every_word_stands_in_the_glossary() {
         Suite::ALL.iter().map(|w| w.as_str()).collect(),
         Mode::ALL.iter().map(|w| w.as_str()).collect(),
         Direction::ALL.iter().map(|w| w.as_str()).collect(),
+        Form::ALL.iter().map(|w| w.as_str()).collect(),
     ];
     for word in words.concat() {
         assert!(glossary.contains(&format!("`{word}`")), "`{word}` is not in docs/glossary.md");

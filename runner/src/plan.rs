@@ -115,9 +115,18 @@ fn plan_operators(
             continue;
         }
         for mode in &axes.modes {
-            let subject = format!("opinfo:{}#{}", operator.entry, operator.sample);
-            let key = key(Suite::Operators, &subject, operator.dtype, *mode, direction)?;
-            let task = Task::Operator { entry: operator.entry.clone(), sample: operator.sample };
+            let variant = Variant {
+                dtype: operator.dtype,
+                mode: *mode,
+                direction,
+                layout: Some(operator.layout.clone()).filter(|layout| !layout.is_empty()),
+            };
+            let key = key(Suite::Operators, &operator_subject(operator), &variant)?;
+            let task = Task::Operator {
+                entry: operator.entry.clone(),
+                sample: operator.sample,
+                error_input: operator.error_input,
+            };
             cases.push(PlannedCase { key, task, tolerance_class: None, graph: None, skip: None });
         }
     }
@@ -134,7 +143,8 @@ fn plan_models(
     for model in models {
         let wanted = combinations(&axes.dtypes, &axes.modes, directions);
         for (dtype, mode, direction) in wanted.filter(|(dtype, _, _)| model.takes(*dtype)) {
-            let key = key(suite, &subject(&model.spec), dtype, mode, direction)?;
+            let variant = Variant { dtype, mode, direction, layout: None };
+            let key = key(suite, &subject(&model.spec), &variant)?;
             let task = Task::Model { model: model.spec.clone(), compare: suite == Suite::Tier2 };
             cases.push(model.case(key, task));
         }
@@ -150,7 +160,13 @@ fn plan_dynamism(
     for model in models.iter().filter(|model| !model.dimensions.is_empty()) {
         for dtype in axes.dtypes.iter().filter(|dtype| model.takes(**dtype)) {
             let subject = subject(&model.spec);
-            let key = key(Suite::Dynamism, &subject, *dtype, Mode::Compile, Direction::Forward)?;
+            let variant = Variant {
+                dtype: *dtype,
+                mode: Mode::Compile,
+                direction: Direction::Forward,
+                layout: None,
+            };
+            let key = key(Suite::Dynamism, &subject, &variant)?;
             let task = Task::Dynamism {
                 model: model.spec.clone(),
                 dimensions: model.dimensions.clone(),
@@ -180,15 +196,47 @@ fn subject(model: &ModelSpec) -> String {
     format!("{}:{}{revision}#{}", model.source, model.id, model.size)
 }
 
-fn key(
-    suite: Suite,
-    subject: &str,
-    dtype: Dtype,
-    mode: Mode,
-    direction: Direction,
-) -> Result<CaseKey, Error> {
-    let variant = Variant { dtype, mode, direction, layout: None };
-    CaseKey::new(suite, subject, &variant).map_err(|error| Error::Input {
+/// What an operator subject begins with: an entry of the operator database, unless the entry says
+/// itself what it is, as modules do.
+const ENTRY: &str = "opinfo:";
+const MODULE: &str = "module:";
+/// Before the number of inputs that must be refused.
+const ERROR_INPUT: &str = "error";
+
+/// `opinfo:entry#number`, `opinfo:entry#error0`, `module:nn.Conv2d#0`.
+fn operator_subject(case: &OperatorCase) -> String {
+    let source = if case.entry.starts_with(MODULE) { "" } else { ENTRY };
+    let error = if case.error_input { ERROR_INPUT } else { "" };
+    format!("{source}{}#{error}{}", case.entry, case.sample)
+}
+
+/// The operator case that a key names; the inverse of planning it.
+#[must_use]
+pub fn operator_case(key: &CaseKey) -> Option<OperatorCase> {
+    if key.suite() != Suite::Operators {
+        return None;
+    }
+    let (subject, sample) = key.subject().rsplit_once('#')?;
+    let entry = match subject.strip_prefix(ENTRY) {
+        Some(entry) => entry,
+        None if subject.starts_with(MODULE) => subject,
+        None => return None,
+    };
+    let (sample, error_input) =
+        sample.strip_prefix(ERROR_INPUT).map_or((sample, false), |number| (number, true));
+    let variant = key.variant();
+    Some(OperatorCase {
+        entry: entry.to_owned(),
+        dtype: variant.dtype,
+        sample: sample.parse().ok()?,
+        train: variant.direction == Direction::Train,
+        layout: variant.layout.unwrap_or_default(),
+        error_input,
+    })
+}
+
+fn key(suite: Suite, subject: &str, variant: &Variant) -> Result<CaseKey, Error> {
+    CaseKey::new(suite, subject, variant).map_err(|error| Error::Input {
         message: error.to_string(),
         hint: "choose another name for it in the list".to_owned(),
     })
@@ -313,7 +361,14 @@ mod tests {
     }
 
     fn operator(entry: &str, train: bool) -> OperatorCase {
-        OperatorCase { entry: entry.to_owned(), dtype: Dtype::Float32, sample: 0, train }
+        OperatorCase {
+            entry: entry.to_owned(),
+            dtype: Dtype::Float32,
+            sample: 0,
+            train,
+            layout: String::new(),
+            error_input: false,
+        }
     }
 
     #[test]
@@ -339,6 +394,33 @@ mod tests {
                 "dynamism/transformers:A#tiny/float32.compile.forward",
             ]
         );
+    }
+
+    #[test]
+    fn an_operator_key_names_all_that_executes_the_case_again() {
+        let plain = operator("std.unbiased", true);
+        let out = OperatorCase { layout: "out".to_owned(), sample: 3, ..operator("add", false) };
+        let module = operator("module:nn.Conv2d", true);
+        let refused = OperatorCase { error_input: true, sample: 2, ..operator("add", false) };
+        let operators = [plain, out, module, refused];
+        let axes = Axes {
+            directions: vec![Direction::Forward, Direction::Train],
+            modes: vec![Mode::Eager],
+            ..axes(&[Suite::Operators])
+        };
+        let cases = plan_cases(&axes, &operators, &[]).unwrap();
+        let keys: Vec<_> = cases.iter().map(|case| case.key.as_str()).collect();
+        assert_eq!(
+            keys,
+            [
+                "operators/opinfo:std.unbiased#0/float32.eager.train",
+                "operators/opinfo:add#3/float32.eager.forward.out",
+                "operators/module:nn.Conv2d#0/float32.eager.train",
+                "operators/opinfo:add#error2/float32.eager.forward",
+            ]
+        );
+        let again: Vec<_> = cases.iter().filter_map(|case| operator_case(&case.key)).collect();
+        assert_eq!(again, operators);
     }
 
     #[test]

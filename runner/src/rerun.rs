@@ -5,11 +5,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use protocol::worker_link::OperatorCase;
-use protocol::{CaseKey, Direction, Outcome, RunKey, Suite, Verdict};
+use protocol::{CaseKey, Outcome, RunKey, Suite, Verdict};
 
 use crate::Error;
 use crate::event::CaseResult;
-use crate::plan::{Axes, PlannedCase, PlannedModel, plan_cases};
+use crate::plan::{Axes, PlannedCase, PlannedModel, operator_case, plan_cases};
 
 /// What `--only` chooses by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,21 +154,6 @@ fn add<T: PartialEq>(list: &mut Vec<T>, item: T) {
     }
 }
 
-/// The entry and sample that an operator's key names.
-fn operator_case(key: &CaseKey) -> Option<OperatorCase> {
-    if key.suite() != Suite::Operators {
-        return None;
-    }
-    let (entry, sample) = key.subject().strip_prefix("opinfo:")?.rsplit_once('#')?;
-    let variant = key.variant();
-    Some(OperatorCase {
-        entry: entry.to_owned(),
-        dtype: variant.dtype,
-        sample: sample.parse().ok()?,
-        train: variant.direction == Direction::Train,
-    })
-}
-
 fn unplannable(key: &CaseKey) -> Error {
     if key.suite() == Suite::Operators {
         return Error::Input {
@@ -287,14 +272,14 @@ mod tests {
         assert_eq!(planned.iter().map(|case| case.key.clone()).collect::<Vec<_>>(), keys);
         assert_eq!(planned[0].task, Task::Model { model: model().spec, compare: true });
         let entry = "nn.functional.relu".to_owned();
-        assert_eq!(planned[1].task, Task::Operator { entry, sample: 12 });
+        assert_eq!(planned[1].task, Task::Operator { entry, sample: 12, error_input: false });
     }
 
     #[test]
     fn a_key_that_cannot_be_planned_is_named() {
         for (key, part) in [
             ("tier2/timm:a/c#tiny/bfloat16.compile.forward", "--model-list"),
-            ("operators/opinfo:add#0/float32.eager.forward.out", "another version"),
+            ("operators/other:add#0/float32.eager.forward", "another version"),
             ("operators/opinfo:add#x/float32.eager.forward", "another version"),
         ] {
             let error = plan_keys(&keys(&[key]), &[model()]).unwrap_err();

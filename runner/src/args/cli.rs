@@ -78,7 +78,7 @@ mod tests {
     use std::path::PathBuf;
 
     use clap::{CommandFactory as _, Parser as _};
-    use protocol::Suite;
+    use protocol::{Form, Suite};
 
     use super::*;
 
@@ -92,6 +92,24 @@ mod tests {
         let cli = Cli::parse_from(["runner", "--tier", "2", "--model-list", "mine.toml"]);
         assert_eq!(cli.run.plan.suites(), [Suite::Tier2]);
         assert_eq!(cli.run.plan.model_list, [PathBuf::from("mine.toml")]);
+    }
+
+    #[test]
+    fn depth_and_forms_say_what_is_listed() {
+        let of = |flags: &[&str]| {
+            let all = [&["runner", "--suite", "operators"], flags].concat();
+            let plan = Cli::parse_from(all).run.plan;
+            (plan.selection.clone(), plan.most_samples(), plan.forms())
+        };
+        let function = vec![Form::Function];
+        assert_eq!(of(&["--depth", "quick"]), ("all".to_owned(), 5, function.clone()));
+        assert_eq!(of(&[]), of(&["--depth", "quick"]));
+        assert_eq!(of(&["--depth", "full"]), ("all".to_owned(), 0, function));
+        assert_eq!(of(&["--samples", "3", "--form", "all"]).1, 3);
+        assert_eq!(of(&["--form", "all"]).2, Form::ALL);
+        assert_eq!(of(&["--form", "out", "--form", "out"]).2, [Form::Out]);
+        let both = ["runner", "--suite", "operators", "--samples", "3", "--depth", "full"];
+        assert!(Cli::try_parse_from(both).is_err());
     }
 
     #[test]

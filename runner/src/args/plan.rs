@@ -3,13 +3,16 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use protocol::{Direction, Dtype, Mode, Suite};
+use protocol::{Direction, Dtype, Form, Mode, Suite};
 
-use super::words::{parse_tier, word};
+use super::words::{parse_form, parse_tier, word};
 use crate::plan::Shard;
 
 /// Seed of every random generator, when none is given.
 pub const USUAL_SEED: u64 = 7;
+
+/// Samples per operator entry, dtype and form at `--depth quick`.
+const QUICK_SAMPLES: u32 = 5;
 
 /// What to run.
 #[derive(Debug, Clone, Args)]
@@ -27,12 +30,20 @@ pub struct PlanArgs {
     /// Execute every model, also those of which the list says that they have the graph of another.
     #[arg(long)]
     pub no_dedupe: bool,
-    /// Operator entries: `smoke` (a fixed small set), `all`, or a file with one entry per line.
-    #[arg(long, value_name = "NAME|FILE", default_value = "smoke")]
+    /// Operator entries: `all`, `smoke` (a fixed small set), or a file with one entry per line.
+    #[arg(long, value_name = "NAME|FILE", default_value = "all")]
     pub selection: String,
-    /// Most samples per operator entry and dtype; 0 is all of them.
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    pub samples: u32,
+    /// How much of each operator entry: `quick` is the first non-empty sample and others evenly
+    /// spaced, five in all; `full` is every sample.
+    #[arg(long, value_name = "DEPTH", default_value = "quick", hide_possible_values = true)]
+    pub depth: Depth,
+    /// Most samples per operator entry and dtype, in place of those of `--depth`; 0 is all.
+    #[arg(long, value_name = "N", conflicts_with = "depth")]
+    pub samples: Option<u32>,
+    /// How operators are called, or with which inputs [function, out, inplace, noncontiguous,
+    /// transposed, expanded, empty, zero-dim, module, error-inputs, all]; may be repeated.
+    #[arg(long, value_name = "FORM", value_parser = parse_form, default_value = "function")]
+    pub form: Vec<Forms>,
     /// How the backend executes [eager, strict, compile]; may be repeated.
     #[arg(long, value_name = "MODE", value_parser = word::<Mode>, default_value = "eager")]
     pub mode: Vec<Mode>,
@@ -59,11 +70,40 @@ pub struct PlanArgs {
     pub seed: u64,
 }
 
+/// How much of each operator entry is executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Depth {
+    /// The first non-empty sample, and others evenly spaced.
+    Quick,
+    /// Every sample.
+    Full,
+}
+
+/// Forms of operators that one word of the command line names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forms(pub(super) Vec<Form>);
+
 impl PlanArgs {
     /// Suites asked for, each once, in suite order.
     #[must_use]
     pub fn suites(&self) -> Vec<Suite> {
         let asked = |suite: &&Suite| self.suite.contains(suite) || self.tier.contains(suite);
         Suite::ALL.iter().filter(asked).copied().collect()
+    }
+
+    /// Most samples per operator entry, dtype and form; 0 is all of them.
+    #[must_use]
+    pub fn most_samples(&self) -> u32 {
+        self.samples.unwrap_or(match self.depth {
+            Depth::Quick => QUICK_SAMPLES,
+            Depth::Full => 0,
+        })
+    }
+
+    /// Forms of operators asked for, each once.
+    #[must_use]
+    pub fn forms(&self) -> Vec<Form> {
+        let asked = |form: &&Form| self.form.iter().any(|forms| forms.0.contains(form));
+        Form::ALL.iter().filter(asked).copied().collect()
     }
 }

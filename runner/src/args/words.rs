@@ -1,6 +1,8 @@
 //! How the value of a flag is read.
 
-use protocol::Suite;
+use protocol::{Form, Suite};
+
+use super::plan::Forms;
 
 pub(super) fn word<W: std::str::FromStr<Err = protocol::UnknownWord>>(
     text: &str,
@@ -14,6 +16,16 @@ pub(super) fn parse_tier(text: &str) -> Result<Suite, String> {
         "2" => Ok(Suite::Tier2),
         _ => Err("there are tier 1 and tier 2".to_owned()),
     }
+}
+
+pub(super) fn parse_form(text: &str) -> Result<Forms, String> {
+    if text == "all" {
+        return Ok(Forms(Form::ALL.to_vec()));
+    }
+    let form: Result<Form, _> = text.parse();
+    form.map(|form| Forms(vec![form])).map_err(|error: protocol::UnknownWord| {
+        format!("must be `all` or one of {}", error.allowed)
+    })
 }
 
 pub(super) fn parse_label(text: &str) -> Result<(String, String), String> {

@@ -161,7 +161,8 @@ impl PlanInputs {
         let question = ToWorker::ListOperators(ListOperators {
             entries: self.entries.clone(),
             dtypes: args.dtype.clone(),
-            samples: args.samples,
+            samples: args.most_samples(),
+            forms: args.forms(),
             gradients: args.direction.contains(&Direction::Train),
         });
         let failed = |message: String| Error::Environment {

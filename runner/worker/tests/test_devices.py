@@ -79,6 +79,17 @@ def test_a_device_that_computes_wrongly_fails_its_probe(monkeypatch: pytest.Monk
             "aten::_fft_r2c",
         ),
         ("topk(): not implemented for DT_INT8", FailureKind.UNSUPPORTED, "aten::topk"),
+        (
+            "unique2(): sorted=False is not yet supported",
+            FailureKind.UNSUPPORTED,
+            "aten::unique2",
+        ),
+        (
+            "Could not run 'aten::_sparse_mm_reduce_impl' with arguments from the 'SparseCsrtpu' "
+            "backend. This could be because",
+            FailureKind.UNSUPPORTED,
+            "aten::_sparse_mm_reduce_impl",
+        ),
         ("RESOURCE_EXHAUSTED: out of HBM", FailureKind.OOM, None),
         ("replication_pad2d(): padding values exceed", FailureKind.ERROR, None),
         ("no FFI handler registered for LuDecomposition", FailureKind.ERROR, None),
@@ -97,6 +108,7 @@ def test_the_words_of_torch_tpu_are_typed(
         "failed to compile: no FFI handler registered for LuDecomposition on a platform Host",
         "failed to serialize StableHLO to plugin version 1.13.7;",
         "custom call target PadToStatic is not implemented",
+        "to_copy(): host memory allocator is not implemented for this client",
         "failed to compile: hLO opcode `ragged-dot` is not supported by XLA:CPU ThunkEmitter",
     ],
 )
@@ -106,6 +118,28 @@ def test_limits_of_the_host_are_limits_in_the_simulation_only(text: str) -> None
     real = failures.failure_from(error, Stage.EXECUTE, tpu.TheDevice())
     assert simulated.kind is FailureKind.HOST_LIMIT
     assert real.kind is FailureKind.ERROR
+
+
+def test_the_class_not_implemented_says_it_whatever_its_words() -> None:
+    for text, operator in (
+        ("grid_sampler_3d(): expected the interpolation mode", "aten::grid_sampler_3d"),
+        ("no such thing here", None),
+    ):
+        failure = failures.failure_from(NotImplementedError(text), Stage.EXECUTE, tpu.TheDevice())
+        assert (failure.kind, failure.operator) == (FailureKind.UNSUPPORTED, operator)
+
+
+@pytest.mark.parametrize(
+    ("text", "operator"),
+    [
+        ("aten::foo.out is not supported: falling back to the CPU", "aten::foo.out"),
+        ("The operator 'aten::bar' will fall back to run on the CPU.", "aten::bar"),
+        ("some operators are executed on CPU", "unknown"),
+        ("index_reduce() is in beta and the API may change at any time", None),
+    ],
+)
+def test_a_warning_can_tell_of_a_fallback(text: str, operator: str | None) -> None:
+    assert devices.find("cpu").fallback_in(text) == operator
 
 
 def test_what_the_compiler_wraps_is_unwrapped() -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from cases import differences, run_case
-from conformance_worker import devices, messages
+from conformance_worker import devices, layouts, messages, operators
 from conformance_worker.devices import faults, faulty
 from conformance_worker.messages import OperatorTask
 from conformance_worker.words import FailureKind, Stage
@@ -75,6 +75,92 @@ def test_a_silent_fallback_is_an_outcome_of_its_own(
     assert observed.failure is not None
     assert observed.failure.kind is FailureKind.FALLBACK
     assert observed.device_used == "cpu"
+
+
+@pytest.mark.parametrize("layout", ["", "noncontiguous"])
+def test_an_input_that_is_written_to_is_a_mismatch_however_small_the_change(
+    layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(faulty.VARIABLE, faults_for("write-input"))
+    task = OperatorTask("add", 1)
+    observed, _, _ = run_case("faulty", tmp_path, task, layout=layout)
+    assert observed.failure is not None
+    assert observed.failure.kind is FailureKind.MISMATCH
+    assert "input 0 was changed" in observed.failure.message
+
+
+def test_an_input_that_is_to_be_written_to_and_is_not_is_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = operators.entries()["add"]
+    calls: list[int] = []
+
+    def only_once(tensor: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
+        calls.append(1)
+        on_host = len(calls) < 3  # the reference, and its wider one
+        return torch.add(tensor, *args, **kwargs, out=tensor) if on_host else tensor  # type: ignore[call-overload, no-any-return]
+
+    monkeypatch.setattr(entry, "inplace_variant", only_once)
+    observed, _, _ = run_case("faulty", tmp_path, OperatorTask("add", 0), layout="inplace")
+    assert observed.failure is None
+    assert "inputs.0: values" in differences(observed.to_compare[0])
+
+
+def test_memory_beside_the_inputs_is_watched_in_the_case_that_wrote_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(faulty.VARIABLE, faults_for("write-neighbour"))
+    device = devices.find("faulty")
+    first, _, _ = run_case(device, tmp_path / "1", TASK)
+    second, _, _ = run_case(device, tmp_path / "2", OperatorTask("mul", 0))
+    assert first.failure is not None
+    assert first.failure.kind is FailureKind.MISMATCH
+    assert first.failure.error_class == "MemoryCorruptionError"
+    assert second.failure is None, "the case after it is not to blame"
+
+
+def test_a_gap_between_elements_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write_past(tensor: torch.Tensor) -> torch.Tensor:
+        between = layouts.gap(tensor)
+        if between is not None and len(calls) == 1:
+            between.zero_()
+        calls.append(1)
+        return tensor.isfinite()
+
+    calls: list[int] = []
+    monkeypatch.setattr(operators.entries()["isfinite"], "op", write_past)
+    task = OperatorTask("isfinite", 0)
+    observed, _, _ = run_case("faulty", tmp_path, task, layout="noncontiguous")
+    assert observed.failure is not None
+    assert observed.failure.error_class == "MemoryCorruptionError"
+    assert "between the elements of input 0" in observed.failure.message
+
+
+def test_a_fallback_that_warns_once_is_heard_every_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = json.dumps({"add": "warned-fallback", "mul": "warned-fallback"})
+    monkeypatch.setenv(faulty.VARIABLE, rules)
+    device = devices.find("faulty")
+    for number, entry in enumerate(("add", "mul", "add")):
+        observed, _, _ = run_case(device, tmp_path / str(number), OperatorTask(entry, 0))
+        assert observed.failure is not None
+        assert observed.failure.kind is FailureKind.FALLBACK
+        assert observed.fallback_operators == ["aten::add"]
+
+
+def test_an_error_that_does_not_come_is_a_mismatch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = OperatorTask("dot", 0, error_input=True)
+    honest, _, _ = run_case("faulty", tmp_path / "1", task)
+    assert honest.failure is None
+    assert honest.both_raised is not None
+    monkeypatch.setenv(faulty.VARIABLE, faults_for("never-raises", "dot"))
+    observed, _, _ = run_case("faulty", tmp_path / "2", task)
+    assert observed.failure is not None
+    assert observed.failure.kind is FailureKind.MISMATCH
+    assert "expected error: the reference raises" in observed.failure.message
 
 
 def test_a_poisoned_device_says_so_and_stays_so(

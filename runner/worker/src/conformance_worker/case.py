@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -95,6 +97,7 @@ class CaseRun:
         """Context of the execution that decides the case."""
         breadcrumb = self.request.breadcrumb
         with contextlib.ExitStack() as stack:
+            stack.enter_context(self._heard_warnings())
             stack.enter_context(
                 self.device.execution(self.request.mode, one_at_a_time=breadcrumb is not None)
             )
@@ -111,6 +114,28 @@ class CaseRun:
         # The same list, so that what was found is told too where the model ends early.
         self.observed.blockers = beyond.found
         return beyond
+
+    @contextlib.contextmanager
+    def _heard_warnings(self) -> Iterator[None]:
+        """Takes note of a fallback that only a warning tells of.
+
+        Most warnings are given once in the life of a process, which would hide the second case that
+        falls back: here each is heard every time.
+        """
+        once = not torch.is_warn_always_enabled()
+        torch.set_warn_always(True)
+        try:
+            with warnings.catch_warnings(record=True) as heard:
+                warnings.simplefilter("always")
+                yield
+        finally:
+            torch.set_warn_always(not once)
+            for warning in heard:
+                text = str(warning.message)
+                print(f"{warning.category.__name__}: {text}", file=sys.stderr)
+                operator = self.device.fallback_in(text)
+                if operator is not None and operator not in self.observed.fallback_operators:
+                    self.observed.fallback_operators.append(operator)
 
     def count_operators(self) -> dict[str, int] | None:
         """Executes the case once more under a counter; nothing where that is not possible."""

@@ -39,6 +39,10 @@ class MismatchError(Exception):
     """Seen to be wrong without a comparison of values."""
 
 
+class MemoryCorruptionError(MismatchError):
+    """Memory was written to that is no part of the call."""
+
+
 class FallbackError(Exception):
     """Computed somewhere else than on the device."""
 
@@ -73,6 +77,7 @@ def _classify(
         InfraError: FailureKind.INFRA,
         DeviceUnavailableError: FailureKind.INFRA,
         MismatchError: FailureKind.MISMATCH,
+        MemoryCorruptionError: FailureKind.MISMATCH,
         FallbackError: FailureKind.FALLBACK,
     }.get(type(error))
     if own is not None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from conformance_worker.words import Dtype, FailureKind, Mode, SkipReason, Stage
+from conformance_worker.words import Dtype, FailureKind, Form, Mode, SkipReason, Stage
 
 LINK_VERSION = 1
 """Version of the link; runner and worker travel together, so it must be equal."""
@@ -117,6 +117,7 @@ class ListOperators(Tagged):
     dtypes: list[Dtype]
     samples: int
     gradients: bool
+    forms: list[Form]
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,7 @@ class OperatorTask(Tagged):
     WORD: ClassVar[str] = "operator"
     entry: str
     sample: int
+    error_input: bool = False
 
 
 @dataclass(frozen=True)
@@ -237,6 +239,8 @@ class OperatorCase:
     dtype: Dtype
     sample: int
     train: bool
+    layout: str = ""
+    error_input: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from conformance_worker import operators
+from conformance_worker import modules, operators
 from conformance_worker.words import Rule, ToleranceClass
 
 UNINITIALISED = frozenset(
@@ -107,6 +107,8 @@ _TRANSCENDENTAL = re.compile(
 
 def tolerance_class(name: str, *, train: bool) -> ToleranceClass:
     """Row of the tolerance table for an entry."""
+    if name.startswith(modules.PREFIX):
+        return _class_of_module(name.removeprefix(modules.PREFIX))
     if _MATMUL.search(name):
         return ToleranceClass.MATMUL
     if _REDUCTION.search(name):
@@ -117,8 +119,22 @@ def tolerance_class(name: str, *, train: bool) -> ToleranceClass:
     return ToleranceClass.REDUCTION if train else ToleranceClass.DEFAULT
 
 
+_MODULE_MATMUL = re.compile(r"Conv|Linear|Attention|Transformer|RNN|LSTM|GRU")
+_MODULE_REDUCTION = re.compile(r"Norm|Pool|Loss|[Ss]oftm|Embedding|Similarity|Distance|Upsample")
+
+
+def _class_of_module(name: str) -> ToleranceClass:
+    if _MODULE_MATMUL.search(name):
+        return ToleranceClass.MATMUL
+    if _MODULE_REDUCTION.search(name):
+        return ToleranceClass.REDUCTION
+    return ToleranceClass.TRANSCENDENTAL
+
+
 def may_be_random(entry: Any) -> bool:
     """Whether an entry is worth executing twice to find out."""
+    if isinstance(entry, modules.ModuleEntry):
+        return True  # dropout is inside of many
     return operators.is_seeded(entry) or entry.name in RANDOM or entry.full_name in RANDOM
 
 

@@ -1,8 +1,9 @@
-"""PyTorch's operator database as a source of cases: entries, samples, and what is listed.
+"""PyTorch's operator database as a source of cases: its entries and their samples.
 
 A sample is a pure function of entry, dtype, sample number and direction: the generators are
 seeded from those alone, so the number found while listing names the same tensors everywhere.
-How outputs are compared is `operator_rules`; executing is `operator_case`.
+What is listed is `listing`; how outputs are compared is `operator_rules`; executing is
+`operator_case`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from conformance_worker.messages import ListOperators, OperatorCase, OperatorsListed
+from conformance_worker import modules
 from conformance_worker.words import Dtype
 
 MOST_SAMPLES_READ = 2_000
@@ -28,6 +29,12 @@ MOST_SAMPLES_READ = 2_000
 
 KEEP_ON_HOST = frozenset({"tensor_split"})
 """Entries whose argument tensors are documented to live on the host; only `input` is moved."""
+
+FACTORIES = frozenset({"arange", "linspace", "logspace"})
+"""Entries with samples that have neither a tensor nor a device to say where to compute."""
+
+NAMES_A_DEVICE = "to"
+"""The entry that takes a device by its name, and not only by keyword."""
 
 FOREACH_DATABASES = (
     "foreach_unary_op_db",
@@ -80,7 +87,7 @@ def entries() -> dict[str, Any]:
     # random and would seed only the host's generator. Seeding is ours, on both sides.
     database.wrapper_set_seed = lambda operator, *args, **kwargs: operator(*args, **kwargs)
     databases = [database.op_db, *(getattr(database, name, []) for name in FOREACH_DATABASES)]
-    return {entry.full_name: entry for entry in itertools.chain(*databases)}
+    return {entry.full_name: entry for entry in itertools.chain(*databases, modules.entries())}
 
 
 def is_seeded(entry: Any) -> bool:
@@ -96,14 +103,22 @@ def supports(entry: Any, dtype: Dtype, *, train: bool) -> bool:
     return torch_dtype(dtype) in chosen
 
 
-def samples(entry: Any, dtype: Dtype, *, train: bool) -> Iterator[Sample]:
-    """The entry's samples in their fixed order, on the CPU.
+def has_error_inputs(entry: Any) -> bool:
+    """Whether the entry names inputs that must be refused."""
+    return getattr(entry, "error_inputs_func", None) is not None
+
+
+def samples(
+    entry: Any, dtype: Dtype, *, train: bool, error_inputs: bool = False
+) -> Iterator[Sample]:
+    """The entry's samples in their fixed order, on the CPU; or inputs that it must refuse.
 
     The generators' states are the caller's again between two samples.
     """
-    seed = zlib.crc32(f"{entry.full_name}/{dtype.value}/{train}".encode())
+    of = "error" if error_inputs else f"{dtype.value}/{train}"
+    seed = zlib.crc32(f"{entry.full_name}/{of}".encode())
     with _seeded(seed) as step:
-        made = step(lambda: iter(_made(entry, dtype, train=train)))
+        made = step(lambda: iter(_made(entry, dtype, train=train, error_inputs=error_inputs)))
         for _ in range(MOST_SAMPLES_READ):
             sample = step(lambda: next(made, None))
             if sample is None:
@@ -116,7 +131,10 @@ def samples(entry: Any, dtype: Dtype, *, train: bool) -> Iterator[Sample]:
             )
 
 
-def _made(entry: Any, dtype: Dtype, *, train: bool) -> Iterable[Any]:
+def _made(entry: Any, dtype: Dtype, *, train: bool, error_inputs: bool) -> Iterable[Any]:
+    if error_inputs:
+        # Their dtypes are part of what is wrong with them.
+        return (given.sample_input for given in entry.error_inputs("cpu"))
     made: Iterable[Any] = entry.sample_inputs(
         "cpu", torch_dtype(dtype), requires_grad=train, set_seed=False
     )
@@ -163,78 +181,61 @@ def seed_host_generators(seed: int) -> None:
     torch.default_generator.manual_seed(seed)
 
 
-def find_sample(entry: Any, dtype: Dtype, number: int, *, train: bool) -> Sample | None:
-    """The sample of that number, or nothing where the entry has fewer."""
-    return next(itertools.islice(samples(entry, dtype, train=train), number, None), None)
+class SampleReader:
+    """Finds samples by number, going on from where it is: cases come in the order of numbers.
 
-
-def is_empty(sample: Sample) -> bool:
-    """Whether the sample computes nothing: it has tensors, and one has no elements."""
-    return any(tensor.numel() == 0 for tensor in sample.tensors())
-
-
-def choose(non_empty: list[int], total: int, wanted: int) -> list[int]:
-    """Numbers of the samples for a quick run: the first non-empty and evenly spaced others.
-
-    `wanted` 0 chooses all `total`, the empty ones too.
+    Making the samples before the one asked for is most of what finding it costs.
     """
-    if wanted == 0:
-        return list(range(total))
-    pool = non_empty or list(range(total))
-    if len(pool) <= wanted:
-        return pool
-    if wanted == 1:
-        return pool[:1]
-    last = len(pool) - 1
-    return sorted({pool[round(index * last / (wanted - 1))] for index in range(wanted)})
+
+    def __init__(self) -> None:
+        self._of: tuple[Any, ...] = ()
+        self._samples: Iterator[Sample] = iter(())
+        self._next = 0
+
+    def find(
+        self, entry: Any, dtype: Dtype, number: int, *, train: bool, error_input: bool = False
+    ) -> Sample | None:
+        """The sample of that number, or nothing where the entry has fewer."""
+        wanted = (entry.full_name, dtype, train, error_input)
+        if wanted != self._of or number < self._next:
+            self._samples = samples(entry, dtype, train=train, error_inputs=error_input)
+            self._of, self._next = wanted, 0
+        skipped = number - self._next
+        self._next = number + 1
+        return next(itertools.islice(self._samples, skipped, None), None)
 
 
-def list_cases(request: ListOperators) -> OperatorsListed:
-    """Lists the cases of the entries asked for, sorted."""
-    known = entries()
-    unknown = sorted(name for name in set(request.entries) if name not in known)
-    names = sorted(set(request.entries) & set(known)) if request.entries else sorted(known)
-    directions = (False, True) if request.gradients else (False,)
-    cases: list[OperatorCase] = []
-    problems: dict[str, str] = {}
-    for name in names:
-        for dtype, train in itertools.product(sorted(set(request.dtypes)), directions):
-            if not supports(known[name], dtype, train=train):
-                continue
-            try:
-                numbers = _numbers(known[name], dtype, request.samples, train=train)
-            except Exception as error:
-                # One entry that cannot make samples here must not hide the other seven hundred.
-                line = (str(error).splitlines() or [""])[0]
-                problems[name] = f"{type(error).__name__}: {line}"[:300]
-                continue
-            cases += [OperatorCase(name, dtype, number, train) for number in numbers]
-    return OperatorsListed(cases=sorted(cases), unknown=unknown, problems=problems)
+_reader = SampleReader()
 
 
-def _numbers(entry: Any, dtype: Dtype, wanted: int, *, train: bool) -> list[int]:
-    non_empty = []
-    total = 0
-    for number, sample in enumerate(samples(entry, dtype, train=train)):
-        total = number + 1
-        if not is_empty(sample):
-            non_empty.append(number)
-    return choose(non_empty, total, wanted)
+def find_sample(
+    entry: Any, dtype: Dtype, number: int, *, train: bool, error_input: bool = False
+) -> Sample | None:
+    """The sample of that number, or nothing where the entry has fewer."""
+    return _reader.find(entry, dtype, number, train=train, error_input=error_input)
 
 
 def to_device(sample: Sample, name: str, move: Callable[[Any], Any], device: str) -> Sample:
     """Moves a sample's tensors, and rewrites what names the CPU as the place for results."""
-    moved_input = _rewrite_device(move(sample.input), device)
+    base = name.split(".", maxsplit=1)[0]
+    by_name = base == NAMES_A_DEVICE
+    moved_input = _rewrite_device(move(sample.input), device, by_name=by_name)
     if name in KEEP_ON_HOST:
         return replace(sample, input=moved_input)
     args, kwargs = move((sample.args, sample.kwargs))
     kwargs = {
-        key: device if key == "device" and value is not None else _rewrite_device(value, device)
+        key: device
+        if key == "device" and value is not None
+        else _rewrite_device(value, device, by_name=by_name)
         for key, value in kwargs.items()
     }
-    args = tuple(_rewrite_device(value, device) for value in args)
+    args = tuple(_rewrite_device(value, device, by_name=by_name) for value in args)
+    if base in FACTORIES and not sample.tensors():
+        kwargs.setdefault("device", device)
     return replace(sample, input=moved_input, args=args, kwargs=kwargs)
 
 
-def _rewrite_device(value: Any, device: str) -> Any:
-    return torch.device(device) if isinstance(value, torch.device) else value
+def _rewrite_device(value: Any, device: str, *, by_name: bool) -> Any:
+    if isinstance(value, torch.device) or (by_name and value == "cpu"):
+        return torch.device(device)
+    return value

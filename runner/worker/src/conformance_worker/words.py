@@ -48,6 +48,21 @@ class Dtype(StrEnum):
     BOOL = "bool"
 
 
+class Form(StrEnum):
+    """How an operator is called, or which of its inputs it is called with."""
+
+    FUNCTION = "function"
+    OUT = "out"
+    INPLACE = "inplace"
+    NONCONTIGUOUS = "noncontiguous"
+    TRANSPOSED = "transposed"
+    EXPANDED = "expanded"
+    EMPTY = "empty"
+    ZERO_DIM = "zero-dim"
+    MODULE = "module"
+    ERROR_INPUTS = "error-inputs"
+
+
 class FailureKind(StrEnum):
     """Outcomes that a worker can tell by itself."""
 

@@ -11,7 +11,7 @@ import signal
 
 import torch
 
-from conformance_worker import execute, messages, operators
+from conformance_worker import execute, listing, messages
 from conformance_worker.devices.base import Device, DeviceUnavailableError
 from conformance_worker.failures import first_line
 from conformance_worker.link import Link
@@ -39,7 +39,7 @@ def serve(link: Link, worker: int, device: Device) -> None:
             case Probe():
                 link.send(probe(device))
             case ListOperators():
-                link.send(operators.list_cases(request))
+                link.send(listing.list_cases(request))
             case Execute():
                 _execute(link, request, device)
             case _:

@@ -146,7 +146,8 @@ def worker(spawn):
         elif kind == "list_operators":
             known = [entry for entry in message["entries"] if not entry.startswith("nosuch")]
             cases = [
-                {"entry": entry, "dtype": dtype, "sample": sample, "train": False}
+                {"entry": entry, "dtype": dtype, "sample": sample, "train": False,
+                 "layout": "", "error_input": False}
                 for entry in known
                 for dtype in message["dtypes"]
                 for sample in range(message["samples"])

@@ -7,6 +7,7 @@ worker. Nothing here judges: what an exception means to a backend is in that bac
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,14 @@ from torch.utils import _pytree as pytree
 
 from conformance_worker.messages import Probed
 from conformance_worker.words import FailureKind, Mode, Stage
+
+FALLBACK_WARNING = re.compile(
+    r"fall(s|ing|en|)?[ -]?back.{0,40}\b(cpu|host)\b|\b(run|executed|computed)[^.]* on (the )?cpu",
+    re.IGNORECASE,
+)
+"""How backends warn of an operator that they left to the CPU."""
+
+OVERLOAD = re.compile(r"\b\w+::\w+(\.\w+)?")
 
 PROBE_SIZE = 8
 """Edge of the square matrices that the probe multiplies."""
@@ -160,6 +169,13 @@ class Device:
 
     def prepare_model_build(self) -> None:
         """Told before a model is built, for switches that act at construction."""
+
+    def fallback_in(self, warning: str) -> str | None:
+        """The operator that a warning says was computed on the CPU; `unknown` where it has none."""
+        if not FALLBACK_WARNING.search(warning):
+            return None
+        named = OVERLOAD.search(warning)
+        return named[0] if named else "unknown"
 
     def fallback_operators(self) -> list[str]:
         """Takes the overloads that were computed on the CPU since the last call."""

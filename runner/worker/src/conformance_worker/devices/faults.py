@@ -9,6 +9,7 @@ import resource
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -85,6 +86,33 @@ def _padding_leak(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach() + padding * 0.01
 
 
+def _write_input(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Writes to an input that the operator is to leave alone, by far less than any tolerance."""
+    outcome = function(*args, **kwargs)
+    for part in args:
+        for tensor in part.tensors() if hasattr(part, "tensors") else ():
+            if tensor.dtype.is_floating_point and tensor.numel():
+                with torch.no_grad():
+                    first = tensor.detach().view(-1)[:1]
+                    first.copy_(torch.nextafter(first, torch.full_like(first, torch.inf)))
+                return outcome
+    return outcome
+
+
+def _never_raises(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Gives some tensor where an error is right."""
+    try:
+        return function(*args, **kwargs)
+    except (RuntimeError, ValueError, IndexError, TypeError):
+        return {"output": torch.zeros(1)}
+
+
+def _fall_back(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Says so in a warning, which Python gives once for each place."""
+    warnings.warn("aten::add is not implemented here: falling back to the CPU", stacklevel=1)
+    return function(*args, **kwargs)
+
+
 def _abort(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     del function, args, kwargs
     print("fatal: check failed in faulty device", file=sys.stderr, flush=True)
@@ -143,7 +171,11 @@ RULES: dict[str, Call] = {
     "nan": _on_outputs(_nan),
     "saturating-inf": _on_outputs(_saturating_inf),
     "padding-leak": _on_outputs(_padding_leak),
+    "write-input": _write_input,
+    "write-neighbour": _execute,
+    "never-raises": _never_raises,
     "silent-fallback": _execute,
+    "warned-fallback": _fall_back,
     "poison": _execute,
     "abort": _abort,
     "hang": _hang,
@@ -153,4 +185,4 @@ RULES: dict[str, Call] = {
     "abort-at-exit": _abort_at_exit,
     "leave-child": _leave_child,
 }
-"""Every rule; `silent-fallback` and `poison` act in the device, not on the outputs."""
+"""Every rule; `silent-fallback`, `write-neighbour` and `poison` act in the device itself."""

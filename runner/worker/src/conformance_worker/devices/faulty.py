@@ -35,6 +35,7 @@ class TheDevice(cpu.TheDevice):
         self._rule: str | None = None
         self._poisoned = False
         self._fell_back = False
+        self._first_moved: torch.Tensor | None = None
 
     def open(self) -> None:
         """Reads the rules; an unknown one is an error, or a test would pass for no reason."""
@@ -58,6 +59,7 @@ class TheDevice(cpu.TheDevice):
         self.open()
         self._rule = self._rules.get(subject)
         self._fell_back = False
+        self._first_moved = None
 
     def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Executes, and breaks what comes out by the rule of the case."""
@@ -68,6 +70,8 @@ class TheDevice(cpu.TheDevice):
             raise PoisonedError("illegal memory access")
         if self._rule == "silent-fallback":
             self._fell_back = True
+        if self._rule == "write-neighbour" and self._first_moved is not None:
+            self._first_moved[-1] += 1
         if self._rule is None:
             return function(*args, **kwargs)
         return faults.RULES[self._rule](function, args, kwargs)
@@ -79,6 +83,13 @@ class TheDevice(cpu.TheDevice):
             return super().prove()
         finally:
             self._rule = rule
+
+    def move(self, tree: Any) -> Any:
+        """Remembers what lies in memory before the inputs."""
+        moved = super().move(tree)
+        if self._first_moved is None and isinstance(moved, torch.Tensor):
+            self._first_moved = moved
+        return moved
 
     def place_of(self, tensor: torch.Tensor) -> str:
         """Plays a device of its own, except for what fell back."""

@@ -29,6 +29,18 @@ NOT_IMPLEMENTED = re.compile(r"operator '(?P<operator>[\w:.]+)' is not implement
 NOT_FOR_DTYPE = re.compile(r"(?P<operator>[\w:.]+)\(\): not implemented for DT")
 """TorchTPU's words for an operator that is missing for one dtype."""
 
+NOT_YET = re.compile(r"(?P<operator>[\w:.]+)\(\): .*(does not yet support|is not yet supported)")
+"""TorchTPU's words for an operator that is missing for one argument."""
+
+NO_KERNEL = re.compile(
+    r"Could not run '(?P<operator>[\w:.]+)' with arguments from the '\w*(tpu|PrivateUse1)\w*'",
+    re.IGNORECASE,
+)
+"""PyTorch's words for an operator without a kernel for a layout of the backend."""
+
+REFUSED_BY = re.compile(r"^(?P<operator>[\w:.]+)\(\): ")
+"""How TorchTPU begins what an operator of its own says."""
+
 FAILED_BEFORE = re.compile(r"a required argument is in a failed state")
 """TorchTPU's words for a value whose own computation failed, which hide why it did."""
 
@@ -129,7 +141,14 @@ class TheDevice(Device):
         from torch_tpu._internal import execution_mode
 
         default = getattr(execution_mode.eager_mode, "name", execution_mode.eager_mode)
-        return ["enable_cpu_fallback: off", f"default eager mode: {default}"]
+        fallback = "on" if execution_mode.enable_cpu_fallback else "off"
+        return [f"enable_cpu_fallback: {fallback}", f"default eager mode: {default}"]
+
+    def fallback_operators(self) -> list[str]:
+        """With the fallback switched on by the case itself, any operator may have used it."""
+        from torch_tpu._internal import execution_mode
+
+        return ["unknown"] if execution_mode.enable_cpu_fallback else []
 
     def peak_memory_bytes(self) -> int | None:
         """Peak of the device's allocator, where it reports one."""
@@ -158,18 +177,24 @@ class TheDevice(Device):
         if not isinstance(error, (RuntimeError, NotImplementedError)):
             return None
         text = str(error)
-        for pattern in (NOT_IMPLEMENTED, NOT_FOR_DTYPE):
+        for pattern in (NOT_IMPLEMENTED, NOT_FOR_DTYPE, NOT_YET, NO_KERNEL):
             if match := pattern.search(text):
-                operator = match["operator"]
-                if "::" not in operator:
-                    operator = f"aten::{operator}"
-                return Classified(FailureKind.UNSUPPORTED, operator=operator)
+                return Classified(FailureKind.UNSUPPORTED, operator=_overload(match["operator"]))
+        if isinstance(error, NotImplementedError):
+            # The class says it, whatever the words are.
+            named = REFUSED_BY.search(text)
+            operator = _overload(named["operator"]) if named else None
+            return Classified(FailureKind.UNSUPPORTED, operator=operator)
         if OUT_OF_MEMORY.search(text):
             stage = Stage.COMPILE if "CompileTimeHbmOom" in text else None
             return Classified(FailureKind.OOM, stage=stage)
         if NOT_LOWERED.search(text):
             return Classified(FailureKind.ERROR, stage=Stage.LOWER)
         return None
+
+
+def _overload(operator: str) -> str:
+    return operator if "::" in operator else f"aten::{operator}"
 
 
 def tpu_devices_on_bus() -> int:

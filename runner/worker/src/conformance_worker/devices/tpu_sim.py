@@ -36,6 +36,8 @@ HOST_LIMITS = (
     re.compile(r"PadRealToStatic"),
     re.compile(r"tpu_custom_call"),
     re.compile(r"is not supported by XLA:CPU ThunkEmitter"),
+    # Pinned host memory, for copies that do not block: the plugin has no allocator of it.
+    re.compile(r"host memory allocator is not implemented for this client"),
 )
 """XLA:CPU's words for programs that it cannot execute; all of them compile for a real TPU."""
 
@@ -95,7 +97,7 @@ class TheDevice(tpu.TheDevice):
 
     def classify(self, error: BaseException) -> Classified | None:
         """Recognises the known host limits before TorchTPU's own words."""
-        if isinstance(error, RuntimeError):
+        if isinstance(error, RuntimeError):  # NotImplementedError is one
             text = str(error)
             if any(pattern.search(text) for pattern in HOST_LIMITS):
                 stage = Stage.COMPILE if "compil" in text else None
