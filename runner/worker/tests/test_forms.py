@@ -116,6 +116,19 @@ def test_every_layout_is_another_one_and_agrees(
     assert differences(observed.to_compare[0]) == []
 
 
+@pytest.mark.parametrize("layout", ["", *layouts.LAYOUTS])
+def test_an_input_that_is_noncontiguous_by_itself_has_no_gap_of_ours(
+    layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operators.entries()["ravel"], "sample_inputs", _steps_of_two)
+    observed, _, _ = run_case("cpu", tmp_path, OperatorTask("ravel", 0), layout=layout)
+    assert observed.failure is None, observed.failure
+
+
+def _steps_of_two(*_: Any, **__: Any) -> Any:
+    return iter([_sample(torch.rand(5, 10)[:, 1::2])])
+
+
 def test_writing_in_place_through_an_expanded_view_is_refused_by_both(tmp_path: Path) -> None:
     """A row of an expanded tensor is every row: PyTorch refuses, and so must a device."""
     x = torch.arange(6.0)
@@ -153,7 +166,15 @@ def _settled(name: str, sample: Sample, actual: list[torch.Tensor], expected: li
 
 
 def _sample(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Sample:
-    return Sample(tensor, args, kwargs, lambda output: output)
+    return _Given(tensor, args, kwargs, lambda output: output)
+
+
+class _Given(Sample):
+    """A sample under PyTorch's name of its processing too."""
+
+    @property
+    def output_process_fn_grad(self) -> Any:
+        return self.process_output
 
 
 VALUES = torch.tensor([3.0, 1, 4, 1, 5, 9, 2, 6, 5])

@@ -14,6 +14,7 @@ import torch
 from conformance_worker import layouts
 from conformance_worker.devices.base import Device
 from conformance_worker.failures import MemoryCorruptionError, MismatchError
+from conformance_worker.words import Form
 
 NEIGHBOUR_VALUES = tuple(range(-32, 32))
 """Of a tensor beside the inputs; no zeros only, so that clearing memory is seen too."""
@@ -45,8 +46,9 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
 class Guards:
     """Watches one call on a device; made before the inputs are moved there."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, layout: str) -> None:
         self._device = device
+        self._layout = layout
         self._watched: list[tuple[int, torch.Tensor, torch.Tensor]] = []
         self._gaps: list[tuple[int, torch.Tensor, torch.Tensor]] = []
         self._expected = torch.tensor(NEIGHBOUR_VALUES, dtype=torch.float32)
@@ -60,7 +62,7 @@ class Guards:
         for number, (value, tensor) in enumerate(zip(host, moved, strict=True)):
             if number not in written:
                 self._watched.append((number, value, tensor))
-            between = layouts.gap(value)
+            between = layouts.gap(value) if self._layout == Form.NONCONTIGUOUS else None
             # A device may have no such view of its memory: then there is no gap to look at.
             with contextlib.suppress(RuntimeError):
                 if between is not None and (there := layouts.gap(tensor)) is not None:

@@ -40,8 +40,11 @@ def arrange(tensor: torch.Tensor, layout: str) -> torch.Tensor:
 
 
 def gap(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The memory between the elements of a tensor that `arrange` made noncontiguous."""
-    if tensor.layout is not torch.strided or tensor.dim() == 0 or tensor.stride(-1) != 2:
+    """The memory between the elements of a tensor that `arrange` made noncontiguous.
+
+    Nothing where it left the tensor as it was.
+    """
+    if not _applies(tensor, Form.NONCONTIGUOUS):
         return None
     return tensor.detach().as_strided(tensor.shape, tensor.stride(), tensor.storage_offset() + 1)
 

@@ -227,7 +227,7 @@ def _on_device(
 
     run.prepare_rerun = again
     run.enter(Stage.TRANSFER)
-    guarded = guards.Guards(device)
+    guarded = guards.Guards(device, run.request.layout)
     moved = prepare()
     guarded.watch(_arranged(run, sample).tensors(), moved.tensors(), expected.written)
     run.seed()
