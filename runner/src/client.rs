@@ -26,7 +26,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 const PAGE_LINES: &str = "1000";
 
 /// A planned case, as far as a runner reads what a server says of it.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct ServedCase {
     /// Its key.
     pub case: CaseKey,
@@ -34,6 +34,9 @@ pub struct ServedCase {
     pub verdict: Verdict,
     /// The outcome that stands for its attempts; absent without any.
     pub outcome: Option<Outcome>,
+    /// Wall seconds over its attempts.
+    #[serde(default)]
+    pub seconds: Option<f64>,
 }
 
 /// Why a request did not succeed.

@@ -169,6 +169,12 @@ pub fn sim_plugin(environment: &PythonEnvironment) -> Option<PathBuf> {
     path.is_file().then_some(path)
 }
 
+/// Whether the host has a TPU on its bus.
+#[must_use]
+pub fn has_tpu() -> bool {
+    tpu_chips() > 0
+}
+
 fn tpu_chips() -> u32 {
     let devices = std::fs::read_dir("/sys/bus/pci/devices").into_iter().flatten().flatten();
     let is_tpu = |path: &Path| {

@@ -7,7 +7,7 @@
 //! | to read | for |
 //! |---|---|
 //! | [`args`], [`commands`], [`error`], [`exit`] | the command line |
-//! | [`plan`], [`filter`], [`sweep`], [`rerun`] | which cases there are |
+//! | [`plan`], [`balance`], [`filter`], [`sweep`], [`rerun`] | which cases there are |
 //! | [`waivers`] | which failures are forgiven |
 //! | [`device`], [`python`], [`worker_package`] | what a case is executed with |
 //! | [`dispatch`], [`slot`], [`execute`], [`backend`], [`worker`] | executing them |
@@ -16,6 +16,7 @@
 
 pub mod args;
 pub mod backend;
+pub mod balance;
 pub mod client;
 pub mod commands;
 pub mod compare;

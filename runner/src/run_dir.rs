@@ -19,12 +19,13 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use protocol::RunKey;
 use protocol::ingest_api::{create_run, put_manifest};
+use protocol::{CaseKey, RunKey};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::balance::{self, Balance};
 use crate::plan::{PlannedCase, Shard};
 use crate::waivers::Waivers;
 
@@ -79,6 +80,21 @@ pub struct Plan {
     pub settings: Settings,
     /// All planned cases, those of other shards too, in the order of the manifest.
     pub cases: Vec<PlannedCase>,
+    /// Which shard holds which case, where durations decided that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub balance: Option<Balance>,
+}
+
+impl Plan {
+    /// Whether this process executes the case: all of them, or those of its shard.
+    #[must_use]
+    pub fn holds(&self, case: &CaseKey) -> bool {
+        match (self.settings.shard, &self.balance) {
+            (None, _) => true,
+            (Some(shard), None) => shard.holds(case),
+            (Some(shard), Some(balance)) => balance.holds(shard, case),
+        }
+    }
 }
 
 /// A run's folder.
@@ -186,6 +202,45 @@ impl RunDir {
             message: format!("run `{key}` is already kept in `{}`", path.display()),
             hint: format!("`runner resume {key}` goes on with it; else choose another `--run-key`"),
         })
+    }
+
+    /// Refuses a shard whose plan is not that of the shards kept here: a case would be in two of
+    /// them, or in none.
+    pub fn refuse_other_plan(
+        runs_dir: &Path,
+        run: &create_run::Request,
+        manifest_hash: &str,
+        shard: Option<Shard>,
+    ) -> Result<(), Error> {
+        let Some(shard) = shard else { return Ok(()) };
+        for other in Self::list(runs_dir)? {
+            let of_run = format!("{}.shard-", run.run_key);
+            if !other.name().starts_with(&of_run) {
+                continue;
+            }
+            let balance = |run: &create_run::Request| run.labels.get(balance::LABEL).cloned();
+            let total = other.plan()?.settings.shard.map(|shard| shard.total);
+            let differs = if other.manifest()?.hash != manifest_hash {
+                "another plan"
+            } else if total != Some(shard.total) {
+                "another number of shards"
+            } else if balance(&other.run()?) != balance(run) {
+                "another balance"
+            } else {
+                continue;
+            };
+            return Err(Error::Usage {
+                message: format!(
+                    "shard {shard} of run `{}` has {differs} than `{}`",
+                    run.run_key,
+                    other.path.display()
+                ),
+                hint: "give every shard of a run the same selection and the same `--balance`, or \
+                       choose another `--run-key`"
+                    .to_owned(),
+            });
+        }
+        Ok(())
     }
 
     /// Finds a kept run by its key, or the latest one.

@@ -11,6 +11,10 @@ pub struct ListArgs {
     pub plan: PlanArgs,
     #[command(flatten)]
     pub python: PythonArgs,
+    #[command(flatten)]
+    pub runs: RunsDirArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
     /// Print JSON lines with the manifest hash first.
     #[arg(long)]
     pub json: bool,
@@ -38,6 +42,9 @@ pub struct DoctorArgs {
     /// Also check that this server answers.
     #[arg(long, value_name = "URL", env = "CONFORMANCE_SERVER", hide_env_values = true)]
     pub push: Option<String>,
+    /// Print one JSON object per check.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Settings of `resume`.
@@ -75,6 +82,9 @@ pub struct PushArgs {
     pub server: ServerArgs,
     #[command(flatten)]
     pub runs: RunsDirArgs,
+    /// Print one JSON object per run.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Settings of `report`.
@@ -125,6 +135,9 @@ pub struct ReproArgs {
     pub runs: RunsDirArgs,
     #[command(flatten)]
     pub setup: SetupArgs,
+    /// Print a JSON object with the script in it.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Settings of `completions`.

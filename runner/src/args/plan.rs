@@ -65,6 +65,10 @@ pub struct PlanArgs {
     /// Only this slice of the plan, from 1, stable by hash of the case key.
     #[arg(long, value_name = "I/N")]
     pub shard: Option<Shard>,
+    /// Make shards of about the same length, by the durations of an earlier run: its key, the path
+    /// of its folder or journal, or its address on a server. The same for every shard of a run.
+    #[arg(long, value_name = "RUN", requires = "shard")]
+    pub balance: Option<String>,
     /// Seed of every random generator.
     #[arg(long, value_name = "N", default_value_t = USUAL_SEED)]
     pub seed: u64,

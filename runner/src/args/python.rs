@@ -39,6 +39,9 @@ pub struct SetupCommandArgs {
     /// Unpack the wrapper library of `tpu-sim`, and print its path.
     #[arg(long)]
     pub sim_wrapper: bool,
+    /// Print a JSON object with the path in it.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// How to make the Python environment.

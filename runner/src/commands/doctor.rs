@@ -1,68 +1,177 @@
 //! `runner doctor`: checks what a run needs, one line each, and says how to mend it.
 
+use std::path::Path;
+
+use protocol::waiver::VersionRange;
+use serde_json::json;
+
 use super::session::{Tools, Wanted, open_device};
 use super::{print, say};
 use crate::Error;
-use crate::args::DoctorArgs;
+use crate::args::{DoctorArgs, socket_directory};
 use crate::client::Client;
+use crate::device::{self, Profile};
 use crate::exit::Exit;
+use crate::python::PythonEnvironment;
 use crate::worker::LogFolder;
 
 /// Least free space for logs and tensors, in GiB.
 const SPACE_GIB: u64 = 1;
+/// Longest path that a socket can have, with room for the name of ours in it.
+const SOCKET_FOLDER_BYTES: usize = 60;
+/// Fewest files that may be open: pipes and logs of many workers, and their tensors.
+const OPEN_FILES: u64 = 1024;
+/// Versions of torch that TorchTPU has wheels for.
+const TORCH_WITH_TPU: &str = ">=2.11, <2.16";
 
 pub(super) async fn execute(args: &DoctorArgs) -> Result<Exit, Error> {
     let mut report = Report::default();
-    let runs_dir = args.runs.directory();
-    report.add("runs directory", check_folder(&runs_dir));
-    report.add("tmpfs for tensors", check_space(std::path::Path::new("/dev/shm")));
+    report.add("runs directory", check_folder(&args.runs.directory()));
+    report.add("cache directory", check_folder(&args.device.python.setup.directory()));
+    report.add("tmpfs for tensors", check_space(Path::new("/dev/shm")));
+    report.add("sockets", check_sockets(&socket_directory()));
+    report.add("open files", check_open_files());
     match Tools::prepare(&args.device.python) {
         Err(error) => report.add("python", Err(error)),
         Ok(tools) => {
-            let (major, minor, micro) = tools.environment.version;
-            let python = tools.environment.python.display();
+            let environment = &tools.environment;
+            let (major, minor, micro) = environment.version;
+            let python = environment.python.display();
             let versions: Vec<_> =
-                tools.environment.versions.iter().map(|(n, v)| format!("{n} {v}")).collect();
+                environment.versions.iter().map(|(n, v)| format!("{n} {v}")).collect();
             let found = format!("{python}, {major}.{minor}.{micro}; {}", versions.join(", "));
             report.add("python", Ok(found));
+            packages(environment, &mut report);
+            for profile in [Profile::Tpu, Profile::Cuda, Profile::TpuSim] {
+                if let Some(missing) = profile.unseen().or_else(|| profile.missing(environment)) {
+                    report.note(&format!("no `{profile}`"), &missing, hint_of(profile));
+                }
+            }
             report.add("device", check_device(args, &tools).await);
         }
     }
     if let Some(url) = args.push.as_ref().filter(|url| !url.is_empty()) {
         report.add("server", check_server(url, args).await);
     }
-    print(&report.text)?;
-    Ok(if report.failed { Exit::Trouble } else { Exit::Success })
+    print(&if args.json { report.json() } else { report.text() })?;
+    Ok(if report.failed() { Exit::Trouble } else { Exit::Success })
 }
 
-#[derive(Default)]
-struct Report {
-    text: String,
-    failed: bool,
+/// One thing that was looked at.
+struct Check {
+    state: State,
+    what: String,
+    found: String,
+    hint: String,
 }
 
-impl Report {
-    fn add(&mut self, what: &str, result: Result<String, Error>) {
-        match result {
-            Ok(found) => self.text.push_str(&format!("ok    {what}: {found}\n")),
-            Err(error) => {
-                self.failed = true;
-                self.text.push_str(&format!("FAIL  {what}: {error}\n"));
-                if !error.hint().is_empty() {
-                    self.text.push_str(&format!("      hint: {}\n", error.hint()));
-                }
-            }
+#[derive(PartialEq, Eq)]
+enum State {
+    /// As it must be.
+    Ok,
+    /// Not needed by every run.
+    Note,
+    /// No run can do without.
+    Failed,
+}
+
+impl State {
+    const fn word(&self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Note => "note",
+            Self::Failed => "FAIL",
         }
     }
 }
 
-fn check_folder(folder: &std::path::Path) -> Result<String, Error> {
+#[derive(Default)]
+struct Report(Vec<Check>);
+
+impl Report {
+    fn add(&mut self, what: &str, result: Result<String, Error>) {
+        let (state, found, hint) = match result {
+            Ok(found) => (State::Ok, found, String::new()),
+            Err(error) => (State::Failed, error.to_string(), error.hint()),
+        };
+        self.0.push(Check { state, what: what.to_owned(), found, hint });
+    }
+
+    fn note(&mut self, what: &str, found: &str, hint: &str) {
+        let (what, found, hint) = (what.to_owned(), found.to_owned(), hint.to_owned());
+        self.0.push(Check { state: State::Note, what, found, hint });
+    }
+
+    fn failed(&self) -> bool {
+        self.0.iter().any(|check| check.state == State::Failed)
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for Check { state, what, found, hint } in &self.0 {
+            text.push_str(&format!("{:<5} {what}: {found}\n", state.word()));
+            if !hint.is_empty() {
+                text.push_str(&format!("      hint: {hint}\n"));
+            }
+        }
+        text
+    }
+
+    fn json(&self) -> String {
+        let line = |check: &Check| {
+            let Check { state, what, found, hint } = check;
+            let state = state.word().to_lowercase();
+            format!("{}\n", json!({"check": what, "state": state, "found": found, "hint": hint}))
+        };
+        self.0.iter().map(line).collect()
+    }
+}
+
+/// What suites need beside the device, and what is known to go together.
+fn packages(environment: &PythonEnvironment, report: &mut Report) {
+    for (module, who) in [
+        ("torch", "every suite"),
+        ("expecttest", "the suite `operators`"),
+        ("safetensors", "every suite"),
+        ("transformers", "models of the sources `transformers` and `hub`"),
+        ("timm", "models of the source `timm`"),
+        ("torchvision", "models of the source `torchvision`"),
+    ] {
+        if !environment.has(module) {
+            let hint = "install it there, or use the environment of `runner setup`";
+            report.note(&format!("no `{module}`"), &format!("needed by {who}"), hint);
+        }
+    }
+    let versions = &environment.versions;
+    if let (Some(torch), true) = (versions.get("torch"), versions.contains_key("torch_tpu")) {
+        let range: VersionRange = TORCH_WITH_TPU.parse().expect("it is a range");
+        if !range.contains(torch) {
+            let found = format!("torch {torch} is not {TORCH_WITH_TPU}");
+            let hint = "torch_tpu is built for one version of torch: install a pair";
+            report.note("versions", &found, hint);
+        }
+    }
+    if device::has_tpu() && !environment.has("libtpu") {
+        let found = "there is a TPU, and the package `libtpu` is not installed";
+        report.note("libtpu", found, "install it beside torch_tpu");
+    }
+}
+
+const fn hint_of(profile: Profile) -> &'static str {
+    match profile {
+        Profile::Tpu => "`--device tpu-sim` executes the same lowerings on any Linux x86-64",
+        Profile::TpuSim => "`runner setup` makes an environment that has it",
+        Profile::Cuda | Profile::Cpu | Profile::Faulty => "",
+    }
+}
+
+fn check_folder(folder: &Path) -> Result<String, Error> {
     std::fs::create_dir_all(folder).map_err(Error::file("create", folder))?;
     tempfile::tempfile_in(folder).map_err(Error::file("write", folder))?;
     check_space(folder)
 }
 
-fn check_space(folder: &std::path::Path) -> Result<String, Error> {
+fn check_space(folder: &Path) -> Result<String, Error> {
     let space = nix::sys::statvfs::statvfs(folder)
         .map_err(|error| Error::file("read", folder)(std::io::Error::from(error)))?;
     let free_gib = (space.blocks_available() * space.fragment_size()) >> 30;
@@ -73,6 +182,30 @@ fn check_space(folder: &std::path::Path) -> Result<String, Error> {
         });
     }
     Ok(format!("{}, {free_gib} GiB free", folder.display()))
+}
+
+fn check_sockets(folder: &Path) -> Result<String, Error> {
+    tempfile::tempfile_in(folder).map_err(Error::file("write", folder))?;
+    if folder.as_os_str().len() > SOCKET_FOLDER_BYTES {
+        return Err(Error::Environment {
+            message: format!("`{}` is too long for the path of a socket", folder.display()),
+            hint: "point XDG_RUNTIME_DIR to a shorter path, or unset it for `/tmp`".to_owned(),
+        });
+    }
+    Ok(folder.display().to_string())
+}
+
+fn check_open_files() -> Result<String, Error> {
+    let resource = nix::sys::resource::Resource::RLIMIT_NOFILE;
+    let (soft, _) = nix::sys::resource::getrlimit(resource)
+        .map_err(|error| Error::file("read", Path::new("the limit of open files"))(error.into()))?;
+    if soft < OPEN_FILES {
+        return Err(Error::Environment {
+            message: format!("only {soft} files may be open at once"),
+            hint: format!("raise it with `ulimit -n {OPEN_FILES}`"),
+        });
+    }
+    Ok(format!("up to {soft}"))
 }
 
 async fn check_device(args: &DoctorArgs, tools: &Tools) -> Result<String, Error> {

@@ -1,5 +1,6 @@
 //! `runner list`: the plan, and nothing else.
 
+use super::durations::Durations;
 use super::print;
 use super::run::PlanInputs;
 use super::session::Tools;
@@ -13,12 +14,24 @@ use crate::worker::LogFolder;
 
 pub(super) async fn execute(args: &ListArgs) -> Result<Exit, Error> {
     let inputs = PlanInputs::read(&args.plan)?;
+    let durations = match &args.plan.balance {
+        Some(source) => Some(Durations::read(source, &args.runs.directory(), &args.server).await?),
+        None => None,
+    };
     let cases = if inputs.needs_worker() {
         list_with_worker(args, &inputs).await?
     } else {
         inputs.plan_with(&args.plan, &[])?
     };
-    let held = |key: &protocol::CaseKey| args.plan.shard.is_none_or(|shard| shard.holds(key));
+    let balance = match (&durations, args.plan.shard) {
+        (Some(durations), Some(shard)) => Some(durations.balance(&cases, shard)),
+        (None, _) | (_, None) => None,
+    };
+    let held = |key: &protocol::CaseKey| match (args.plan.shard, &balance) {
+        (None, _) => true,
+        (Some(shard), None) => shard.holds(key),
+        (Some(shard), Some(balance)) => balance.holds(shard, key),
+    };
     let keys: Vec<_> = cases.iter().map(|case| &case.key).filter(|key| held(key)).collect();
     let mut text = String::new();
     if args.json {

@@ -3,6 +3,7 @@
 
 mod devices;
 mod doctor;
+mod durations;
 mod gate;
 mod hub_cache;
 mod list;

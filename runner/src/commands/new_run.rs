@@ -10,12 +10,13 @@ use protocol::{PROTOCOL_VERSION, RunKey, Suite};
 use super::session::{Ready, Tools};
 use super::start::Start;
 use crate::Error;
+use crate::balance;
 use crate::client::Client;
 use crate::compare::ToleranceTable;
 use crate::exit::Exit;
 use crate::plan;
 use crate::report::console::Form;
-use crate::run_dir::{NewRun, Plan};
+use crate::run_dir::{NewRun, Plan, RunDir};
 use crate::waivers::Waivers;
 use crate::worker::LogFolder;
 
@@ -54,6 +55,7 @@ impl Planned<'_> {
         let shard = self.plan.settings.shard;
         let run = self.describe().await;
         let manifest = plan::manifest(&self.plan.cases);
+        RunDir::refuse_other_plan(self.runs_dir, &run, &manifest.hash, shard)?;
         self.new.write_run(&run)?;
         self.new.write_manifest(&manifest)?;
         self.new.write_plan(&self.plan)?;
@@ -81,6 +83,9 @@ impl Planned<'_> {
         let mut labels = self.labels.clone();
         if let Some(seed) = self.plan.settings.shuffle {
             labels.insert("shuffle".to_owned(), seed.to_string());
+        }
+        if let Some(balance) = &self.plan.balance {
+            labels.insert(balance::LABEL.to_owned(), balance.hash());
         }
         create_run::Request {
             protocol_version: PROTOCOL_VERSION,

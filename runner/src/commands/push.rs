@@ -1,8 +1,9 @@
 //! `runner push`: delivers kept runs.
 
+use serde_json::json;
 use tokio::sync::watch;
 
-use super::say;
+use super::{print, say};
 use crate::Error;
 use crate::args::PushArgs;
 use crate::client::Client;
@@ -17,16 +18,28 @@ pub(super) async fn execute(args: &PushArgs) -> Result<Exit, Error> {
         None => RunDir::list(&runs_dir)?.into_iter().filter(|run| !is_delivered(run)).collect(),
     };
     if runs.is_empty() {
-        say("every kept run is delivered");
+        if !args.json {
+            say("every kept run is delivered");
+        }
         return Ok(Exit::Success);
     }
     let mut first_error = None;
     for run in &runs {
         match push(run, args).await {
+            Ok(page) if args.json => {
+                let line = json!({"run": run.name(), "delivered": true, "page": page});
+                print(&format!("{line}\n"))?;
+            }
             Ok(page) => say(&format!("delivered {}: {page}", run.name())),
-            Err(error) if runs.len() == 1 => return Err(error),
+            Err(error) if runs.len() == 1 && !args.json => return Err(error),
             Err(error) => {
-                say(&format!("error: {}: {error}", run.name()));
+                if args.json {
+                    let why = error.to_string();
+                    let line = json!({"run": run.name(), "delivered": false, "error": why});
+                    print(&format!("{line}\n"))?;
+                } else {
+                    say(&format!("error: {}: {error}", run.name()));
+                }
                 first_error = first_error.or(Some(error));
             }
         }

@@ -60,9 +60,8 @@ fn list(runs_dir: &std::path::Path, json: bool) -> Result<Exit, Error> {
 fn events(run_dir: &RunDir) -> Result<Vec<Event>, Error> {
     let run = run_dir.run()?;
     let plan = run_dir.plan()?;
-    let shard = plan.settings.shard;
-    let held = |key: &protocol::CaseKey| shard.is_none_or(|shard| shard.holds(key));
-    let planned: Vec<_> = plan.cases.iter().map(|case| case.key.clone()).filter(held).collect();
+    let keys = plan.cases.iter().map(|case| case.key.clone());
+    let planned: Vec<_> = keys.filter(|key| plan.holds(key)).collect();
     let records = journal::read(&run_dir.journal())?.records;
     let mut last: HashMap<protocol::CaseKey, u32> = HashMap::new();
     let mut ended = None;

@@ -51,9 +51,18 @@ pub(super) fn execute(args: &ReproArgs) -> Result<Exit, Error> {
             hint: format!("execute it alone: `runner --filter '{}' …`", first.case),
         });
     };
-    say(&format!("# {}: {} {}", attempt.case, attempt.outcome, attempt.message));
-    print(&environment(&run_dir, args)?)?;
-    print(&attempt.evidence.repro)?;
+    let script = environment(&run_dir, args)? + &attempt.evidence.repro;
+    if args.json {
+        let object = serde_json::json!({
+            "case": attempt.case, "attempt": attempt.attempt, "outcome": attempt.outcome,
+            "message": attempt.message, "python": run_dir.plan()?.settings.python,
+            "script": script,
+        });
+        print(&format!("{object}\n"))?;
+    } else {
+        say(&format!("# {}: {} {}", attempt.case, attempt.outcome, attempt.message));
+        print(&script)?;
+    }
     Ok(Exit::Success)
 }
 

@@ -72,7 +72,7 @@ pub(super) async fn execute(args: &RerunArgs) -> Result<Exit, Error> {
         key: args.run_key.clone(),
         suites: Suite::ALL.iter().filter(is_planned).copied().collect(),
         labels,
-        plan: Plan { settings, cases: chosen.cases },
+        plan: Plan { settings, cases: chosen.cases, balance: None },
         ready,
         client,
         waivers,
@@ -119,13 +119,12 @@ impl Chosen {
             }
             Record::Started { .. } | Record::Finding { .. } | Record::Ended { .. } => {}
         })?;
-        let shard = plan.settings.shard;
-        let held = |case: &PlannedCase| shard.is_none_or(|shard| shard.holds(&case.key));
         let with_result = |case: PlannedCase| {
             let result = results.get(&case.key).copied();
             (case, result)
         };
-        let cases: Vec<_> = plan.cases.into_iter().filter(held).map(with_result).collect();
+        let held = plan.cases.iter().filter(|case| plan.holds(&case.key));
+        let cases: Vec<_> = held.cloned().map(with_result).collect();
         let planned = cases.len();
         let cases = choose(&run_dir.name(), cases, &args.only)?;
         let waivers = run_dir.waivers()?;

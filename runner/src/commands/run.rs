@@ -5,6 +5,7 @@ use std::time::Duration;
 use protocol::worker_link::{FromWorker, ListOperators, OperatorCase, ToWorker};
 use protocol::{Direction, Suite};
 
+use super::durations::Durations;
 use super::models::load_models;
 use super::new_run::Planned;
 use super::session::{Tools, Wanted, open_device};
@@ -36,6 +37,10 @@ pub(super) async fn execute(args: &RunArgs) -> Result<Exit, Error> {
     if let Some(key) = &args.results.run_key {
         RunDir::refuse_existing(&runs_dir, key, args.plan.shard)?;
     }
+    let durations = match &args.plan.balance {
+        Some(source) => Some(Durations::read(source, &runs_dir, &args.server).await?),
+        None => None,
+    };
     let tools = Tools::prepare(&args.device.python)?;
     let new = RunDir::begin(&runs_dir)?;
     let logs = LogFolder::new(new.logs());
@@ -49,6 +54,10 @@ pub(super) async fn execute(args: &RunArgs) -> Result<Exit, Error> {
     let mut ready =
         open_device(&tools, device.device, &wanted, &logs).await.inspect_err(|_| new.keep())?;
     let cases = inputs.plan(&args.plan, &mut ready.worker).await?;
+    let balance = match (&durations, args.plan.shard) {
+        (Some(durations), Some(shard)) => Some(durations.balance(&cases, shard)),
+        (None, _) | (_, None) => None,
+    };
     let settings = Settings {
         profile: ready.profile.to_string(),
         device_reason: ready.reason.clone(),
@@ -74,7 +83,7 @@ pub(super) async fn execute(args: &RunArgs) -> Result<Exit, Error> {
         key: args.results.run_key.clone(),
         suites: args.plan.suites(),
         labels: args.results.label.iter().cloned().collect(),
-        plan: Plan { settings, cases },
+        plan: Plan { settings, cases, balance },
         ready,
         client,
         waivers,

@@ -15,6 +15,10 @@ pub(super) fn execute(args: &SetupCommandArgs) -> Result<Exit, Error> {
     } else {
         ensure_environment(&args.setup)?
     };
-    print(&format!("{}\n", path.display()))?;
+    if args.json {
+        print(&format!("{}\n", serde_json::json!({"path": path})))?;
+    } else {
+        print(&format!("{}\n", path.display()))?;
+    }
     Ok(Exit::Success)
 }

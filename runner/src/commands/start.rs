@@ -121,9 +121,9 @@ fn input(
     earlier: Vec<Attempt>,
     waivers: Arc<Waivers>,
 ) -> RunInput {
+    let mut cases: Vec<PlannedCase> =
+        plan.cases.iter().filter(|case| plan.holds(&case.key)).cloned().collect();
     let settings = plan.settings;
-    let held = |case: &PlannedCase| settings.shard.is_none_or(|shard| shard.holds(&case.key));
-    let mut cases: Vec<PlannedCase> = plan.cases.into_iter().filter(held).collect();
     let planned = cases.iter().map(|case| case.key.clone()).collect();
     if let Some(seed) = settings.shuffle {
         plan::shuffle(&mut cases, seed);

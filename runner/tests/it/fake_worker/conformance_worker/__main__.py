@@ -125,6 +125,7 @@ def reap(link, children):
 
 
 POISONED = False
+WARM = False
 
 
 def worker(spawn):
@@ -253,7 +254,7 @@ def once(name):
 
 
 def execute(link, message):
-    global POISONED
+    global POISONED, WARM
     with open(os.path.join(os.environ["FAKE_STATE"], "executed"), "a") as file:
         file.write(message["case"] + "\n")
     if message["breadcrumb"]:
@@ -275,6 +276,15 @@ def execute(link, message):
         observed(link, message, [1.0, 2.0, 4.0])
     elif entry == "nan":
         observed(link, message, [1.0, float("nan"), 3.0])
+    elif entry == "nonfinite":
+        observed(link, message, [float("inf"), float("nan"), -0.0])
+    elif entry == "barenan":
+        body = b'{"type": "observed", "case": "x", "stage_seconds": {"execute": NaN}}'
+        link.socket.sendall(struct.pack("<I", len(body)) + body)
+        time.sleep(600)
+    elif entry == "coldcache":
+        observed(link, message, good if WARM else [9.0, 9.0, 9.0])
+        WARM = True
     elif entry == "flaky":
         observed(
             link, message, [9.0, 9.0, 9.0] if once(message["case"].replace("/", "_")) else good
