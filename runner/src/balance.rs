@@ -96,7 +96,7 @@ mod tests {
     fn cases(count: usize) -> Vec<PlannedCase> {
         let case = |n: usize| PlannedCase {
             key: format!("operators/opinfo:op{n}#0/float32.eager.forward").parse().unwrap(),
-            task: Task::Operator { entry: format!("op{n}"), sample: 0 },
+            task: Task::Operator { entry: format!("op{n}"), sample: 0, error_input: false },
             tolerance_class: None,
             graph: None,
             skip: None,
