@@ -23,6 +23,8 @@ EXPECTED = {
     "tan": ("poison", "error", "PoisonedError"),
     "abs": ("abort", "crash", "SIGABRT"),
     "neg": ("hang", "timeout", "execute-timeout"),
+    "nn.functional.linear": ("abort-inside", "crash", "SIGABRT"),
+    "fmod": ("hang-inside", "timeout", "execute-timeout"),
     "floor": ("memory-hog", "oom", "RuntimeError"),
     "ceil": ("noisy", "pass", ""),
     "sqrt": ("slow", "pass", ""),
@@ -63,5 +65,9 @@ def test_every_fault_is_called_by_its_name(runner: Runner, tmp_path: Path) -> No
     assert len(noisy["head"]) + len(noisy["tail"]) < 20_000
     stack = attempts["neg"]["evidence"]["log"]
     assert "most recent call first" in stack["head"] + stack["tail"], "no stack of the hanging case"
+    for entry, operator in (("nn.functional.linear", "aten::linear"), ("fmod", "aten::fmod")):
+        assert attempts[entry]["operator"].startswith(operator), attempts[entry]
+    last = attempts["floor"]["evidence"]["last_operator"]
+    assert last == {"overload": "aten::ones", "source": "breadcrumb"}, "what ran out of memory"
     repro = attempts["abs"]["evidence"]["repro"]
     assert "torch" in repro, "a crash keeps its repro"

@@ -113,8 +113,8 @@ pub struct BothRaised {
 pub struct LastOperator {
     /// Overload, for example `aten::scatter_reduce.two`.
     pub overload: String,
-    /// `message` (the error names it) or `rerun` (a second execution, one operator at a time,
-    /// stopped there).
+    /// `message` (the error names it), `breadcrumb` (it was entered and not left, in the execution
+    /// that decided), `entered-last` (nothing was in flight any more), or `rerun` (a second execution, one operator at a time, stopped there).
     pub source: String,
 }
 

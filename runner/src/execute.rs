@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use crate::compare::ToleranceClass;
 use crate::outcome::{Budget, Ending};
 use crate::worker::Worker;
+use crate::worker::breadcrumb::{BreadcrumbFile, Crumb};
 use crate::worker::link::ReceiveError;
 use crate::worker::log::LogCapture;
 use crate::worker::process;
@@ -65,6 +66,9 @@ pub struct Executed {
     pub worker_usable: bool,
     /// Findings that belong into the evidence.
     pub notes: Vec<String>,
+    /// The operator that the process was inside of when it ended, or that the exception of a
+    /// failure left through.
+    pub crumb: Option<Crumb>,
     /// Stand-alone Python that the worker left before it executed the case; for one that ended
     /// the worker, nothing else says how to execute it.
     pub repro: String,
@@ -84,6 +88,7 @@ impl Executed {
             seconds: 0.0,
             worker_usable: true,
             notes: Vec::new(),
+            crumb: None,
             repro: String::new(),
             graph_signature: None,
         }
@@ -184,8 +189,14 @@ impl Execution<'_> {
             Decided::Abandoned => {
                 self.worker.kill(false).await;
             }
-            Decided::Ended(ending) => executed.ending = Some(ending),
+            Decided::Ended(ending) => {
+                executed.ending = Some(ending);
+                executed.crumb = self.breadcrumb().and_then(BreadcrumbFile::in_flight);
+            }
             Decided::Observed(observed) => {
+                if observed.failure.is_some() {
+                    executed.crumb = self.breadcrumb().and_then(BreadcrumbFile::raised);
+                }
                 let comparing = self.compare(&observed);
                 executed.worker_usable = true;
                 if records {
@@ -307,6 +318,10 @@ impl Execution<'_> {
         tokio::task::spawn_blocking(move || sets.iter().map(|set| comparer(set)).collect())
     }
 
+    fn breadcrumb(&self) -> Option<&BreadcrumbFile> {
+        self.worker.breadcrumb.as_ref()
+    }
+
     async fn death(&mut self, stage: Stage, memory_kills_before: u64) -> Ending {
         let exit = self.worker.exit().await;
         let memory_killed = process::memory_kills() > memory_kills_before;
@@ -347,7 +362,7 @@ impl Exchange {
         text
     }
 
-    /// Where a breadcrumb is left, beside the tensors.
+    /// Where a rerun leaves the operator that it is about to enter, beside the tensors.
     #[must_use]
     pub fn breadcrumb(&self) -> PathBuf {
         self.folder.path().join("breadcrumb")

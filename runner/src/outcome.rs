@@ -10,6 +10,7 @@ use protocol::worker_link::{Failure, FailureKind, Observed};
 use protocol::{Comparison, Evidence, Mode, Outcome, SkipReason, Stage, Suite};
 
 use crate::sweep_outcome;
+use crate::worker::breadcrumb::Crumb;
 use crate::worker::fork_server::Exit;
 use crate::worker::process::signal_name;
 
@@ -473,6 +474,34 @@ pub const fn wants_breadcrumb(judged: &Judged) -> bool {
         | Outcome::Infra
         | Outcome::HostLimit => false,
     }
+}
+
+/// Names the operator that a worker was inside of when it ended, or that an exception left through.
+/// An error that names one knows better; what a killed worker was at is not to blame for it.
+pub fn apply_crumb(crumb: &Crumb, judged: &mut Judged, evidence: &mut Evidence) {
+    let (named, blamed) = match judged.outcome {
+        Outcome::Crash | Outcome::Timeout | Outcome::Oom | Outcome::Error => (true, true),
+        Outcome::Infra | Outcome::HostLimit => (true, false),
+        Outcome::Pass
+        | Outcome::Mismatch
+        | Outcome::Unsupported
+        | Outcome::Fallback
+        | Outcome::Skipped => (false, false),
+    };
+    if !named || evidence.last_operator.is_some() {
+        return;
+    }
+    if blamed && !crumb.left && judged.operator.is_none() {
+        judged.operator = Some(crumb.outermost.clone());
+    }
+    if crumb.innermost != crumb.outermost {
+        let (outermost, innermost) = (&crumb.outermost, &crumb.innermost);
+        evidence.notes.push(format!("inside of `{outermost}` it had got to `{innermost}`"));
+    }
+    evidence.last_operator = Some(protocol::evidence::LastOperator {
+        overload: crumb.outermost.clone(),
+        source: if crumb.left { "entered-last" } else { "breadcrumb" }.to_owned(),
+    });
 }
 
 #[cfg(test)]

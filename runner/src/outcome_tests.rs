@@ -324,3 +324,35 @@ fn a_message_is_one_line_of_at_most_its_limit() {
     let long = "é".repeat(2000);
     assert!(one_line(&long).len() <= MAX_MESSAGE_BYTES);
 }
+
+#[test]
+fn a_breadcrumb_blames_only_where_the_backend_may_have_done_it() {
+    let (outermost, innermost) = ("aten::linear".to_owned(), "aten::mm".to_owned());
+    let crumb = Crumb { outermost, innermost, left: false };
+    for outcome in Outcome::ALL {
+        let mut judged = Judged::bad(*outcome, Stage::Execute, "c", "m");
+        let mut evidence = Evidence::default();
+        apply_crumb(&crumb, &mut judged, &mut evidence);
+        let named = evidence.last_operator.is_some_and(|last| last.source == "breadcrumb");
+        let (wants_name, wants_blame) = match outcome {
+            Outcome::Crash | Outcome::Timeout | Outcome::Oom | Outcome::Error => (true, true),
+            Outcome::Infra | Outcome::HostLimit => (true, false),
+            Outcome::Pass
+            | Outcome::Mismatch
+            | Outcome::Unsupported
+            | Outcome::Fallback
+            | Outcome::Skipped => (false, false),
+        };
+        assert_eq!((named, judged.operator.is_some()), (wants_name, wants_blame), "{outcome}");
+    }
+    let mut judged = Judged::bad(Outcome::Error, Stage::Execute, "c", "m");
+    judged.operator = Some("aten::named".to_owned());
+    let mut evidence = Evidence::default();
+    apply_crumb(&crumb, &mut judged, &mut evidence);
+    assert_eq!(judged.operator.as_deref(), Some("aten::named"), "the error knows better");
+    let mut judged = Judged::bad(Outcome::Crash, Stage::Execute, "c", "m");
+    let mut evidence = Evidence::default();
+    apply_crumb(&Crumb { left: true, ..crumb }, &mut judged, &mut evidence);
+    assert_eq!(judged.operator, None, "what was left again may be innocent");
+    assert_eq!(evidence.last_operator.unwrap().source, "entered-last");
+}

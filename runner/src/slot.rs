@@ -19,7 +19,7 @@ use crate::backend::Backend;
 use crate::device::Slot;
 use crate::event::Event;
 use crate::execute::{Comparer, Deadlines, Exchange, Executed, Execution};
-use crate::outcome::{Asked, Ending, Judged, is_retryable, judge, wants_breadcrumb};
+use crate::outcome::{Asked, Ending, Judged, apply_crumb, is_retryable, judge, wants_breadcrumb};
 use crate::plan::PlannedCase;
 use crate::worker::process;
 use crate::worker::worker::ProbeError;
@@ -212,13 +212,20 @@ impl SlotRunner {
             evidence.repro = executed.repro;
         }
         let usable = executed.worker_usable;
+        let crumb = executed.crumb;
         let predecessor = self.current.as_ref().and_then(|c| c.last_case.clone());
         if let Some(note) = self.look_after_worker(&assignment, &judged, usable).await {
             let before = predecessor
                 .map_or_else(String::new, |case| format!("; the case before it was `{case}`"));
             evidence.notes.push(format!("{note}{before}"));
         }
-        self.name_operator(&assignment, &mut judged, &mut evidence).await;
+        let wants_rerun = wants_breadcrumb(&judged);
+        if let Some(crumb) = crumb {
+            apply_crumb(&crumb, &mut judged, &mut evidence);
+        }
+        if wants_rerun {
+            self.name_operator(&assignment, &mut judged, &mut evidence).await;
+        }
         let earlier = Earlier {
             outcome: judged.outcome,
             error_class: judged.error_class.clone(),
@@ -294,7 +301,7 @@ impl SlotRunner {
         // An error of a sweep comes of compiling, which the rerun does not do.
         let of_compiling =
             judged.outcome == Outcome::Error && assignment.case.key.suite() == Suite::Dynamism;
-        if !wants_breadcrumb(judged) || of_compiling {
+        if of_compiling {
             return;
         }
         let same_end = |earlier: &&Earlier| {
@@ -306,6 +313,12 @@ impl SlotRunner {
             None => self.rerun_with_breadcrumb(assignment, judged, evidence).await,
         };
         if let Some(last_operator) = last_operator {
+            if let Some(first) = evidence.last_operator.take()
+                && first.overload != last_operator.overload
+            {
+                let how = if first.source == "breadcrumb" { "inside of" } else { "past" };
+                evidence.notes.push(format!("at its end it was {how} `{}`", first.overload));
+            }
             judged.operator = Some(last_operator.overload.clone());
             evidence.last_operator = Some(last_operator);
         }
@@ -332,7 +345,8 @@ impl SlotRunner {
             evidence.notes.push(note);
             return None;
         }
-        let overload = again.operator.or(crumb)?;
+        let inside = executed.crumb.map(|crumb| crumb.outermost);
+        let overload = again.operator.or(crumb).or(inside)?;
         Some(LastOperator { overload, source: "rerun".to_owned() })
     }
 

@@ -1,5 +1,5 @@
-//! What travels inside the program and is unpacked into the cache: the Python worker package, and
-//! the wrapper library of `tpu-sim`. Folders are named by content hash and appear whole or not at
+//! What travels inside the program and is unpacked into the cache: the Python worker package, the
+//! wrapper library of `tpu-sim`, and the breadcrumb library. Folders are named by content hash and appear whole or not at
 //! all, so that several runners can unpack at once.
 
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use crate::Error;
 
 static PACKAGE: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/worker/src");
+static BREADCRUMB: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libbreadcrumb.so"));
 static SIM_WRAPPER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libpjrt_sim.so"));
 
 /// Unpacks the worker package; gives the folder for `PYTHONPATH`.
@@ -23,6 +24,12 @@ pub fn unpack_package(cache: &Path) -> Result<PathBuf, Error> {
 pub fn unpack_sim_wrapper(cache: &Path) -> Result<PathBuf, Error> {
     let folder = unpack(cache, "sim", &[(Path::new("libpjrt_sim.so"), SIM_WRAPPER)])?;
     Ok(folder.join("libpjrt_sim.so"))
+}
+
+/// Unpacks the breadcrumb library; gives its path.
+pub fn unpack_breadcrumb(cache: &Path) -> Result<PathBuf, Error> {
+    let folder = unpack(cache, "breadcrumb", &[(Path::new("libbreadcrumb.so"), BREADCRUMB)])?;
+    Ok(folder.join("libbreadcrumb.so"))
 }
 
 fn collect<'a>(folder: &Dir<'a>, files: &mut Vec<(&'a Path, &'a [u8])>) {
@@ -100,11 +107,13 @@ mod tests {
     }
 
     #[test]
-    fn the_program_carries_its_worker_and_its_wrapper() {
+    fn the_program_carries_its_worker_and_its_libraries() {
         let cache = tempfile::tempdir().unwrap();
         let package = unpack_package(cache.path()).unwrap();
         assert!(package.join("conformance_worker/__init__.py").is_file());
         let wrapper = std::fs::read(unpack_sim_wrapper(cache.path()).unwrap()).unwrap();
         assert_eq!(&wrapper[..4], b"\x7fELF");
+        let breadcrumb = std::fs::read(unpack_breadcrumb(cache.path()).unwrap()).unwrap();
+        assert_eq!(&breadcrumb[..4], b"\x7fELF");
     }
 }

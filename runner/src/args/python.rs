@@ -37,11 +37,14 @@ pub struct SetupCommandArgs {
     #[arg(long, conflicts_with = "sim_wrapper")]
     pub tools: bool,
     /// Unpack the wrapper library of `tpu-sim`, and print its path.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "breadcrumb")]
     pub sim_wrapper: bool,
     /// Print a JSON object with the path in it.
     #[arg(long)]
     pub json: bool,
+    /// Unpack the library that keeps the operators a worker is inside of, and print its path.
+    #[arg(long, conflicts_with = "tools")]
+    pub breadcrumb: bool,
 }
 
 /// How to make the Python environment.

@@ -13,8 +13,10 @@ use crate::client::Client;
 use crate::device::{self, Profile};
 use crate::exit::Exit;
 use crate::python::PythonEnvironment;
-use crate::worker::LogFolder;
+use crate::worker::{LogFolder, Worker};
 
+/// What a worker writes to its log when it leaves no breadcrumbs.
+const NO_BREADCRUMBS: &str = "conformance: no breadcrumbs: ";
 /// Least free space for logs and tensors, in GiB.
 const SPACE_GIB: u64 = 1;
 /// Longest path that a socket can have, with room for the name of ours in it.
@@ -47,7 +49,13 @@ pub(super) async fn execute(args: &DoctorArgs) -> Result<Exit, Error> {
                     report.note(&format!("no `{profile}`"), &missing, hint_of(profile));
                 }
             }
-            report.add("device", check_device(args, &tools).await);
+            match check_device(args, &tools).await {
+                Err(error) => report.add("device", Err(error)),
+                Ok((device, breadcrumbs)) => {
+                    report.add("device", Ok(device));
+                    report.add("breadcrumbs", Ok(breadcrumbs));
+                }
+            }
         }
     }
     if let Some(url) = args.push.as_ref().filter(|url| !url.is_empty()) {
@@ -208,7 +216,8 @@ fn check_open_files() -> Result<String, Error> {
     Ok(format!("up to {soft}"))
 }
 
-async fn check_device(args: &DoctorArgs, tools: &Tools) -> Result<String, Error> {
+/// What the device is, and whether its workers leave breadcrumbs.
+async fn check_device(args: &DoctorArgs, tools: &Tools) -> Result<(String, String), Error> {
     let folder = tempfile::tempdir().map_err(Error::file("write", &std::env::temp_dir()))?;
     let logs = LogFolder::new(folder.path().to_owned());
     let wanted = Wanted { jobs: args.device.jobs, ..Wanted::one() };
@@ -216,9 +225,22 @@ async fn check_device(args: &DoctorArgs, tools: &Tools) -> Result<String, Error>
     let ready = opened.inspect_err(|_| show_logs(folder.path()))?;
     let found = format!("`{}`, {}", ready.profile, ready.probed.device_kind);
     let reason = ready.reason.clone().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let breadcrumbs = describe_breadcrumbs(&ready.worker);
     ready.worker.leave().await;
     ready.backend.stop().await;
-    Ok(found + &reason)
+    Ok((found + &reason, breadcrumbs))
+}
+
+/// Lacking ones are no failure: naming the operator of a crash then rests on a rerun alone.
+fn describe_breadcrumbs(worker: &Worker) -> String {
+    if worker.breadcrumb.is_some() {
+        return "on; the operator of a crash is known without executing it again".to_owned();
+    }
+    let log = std::fs::read(worker.log.path()).unwrap_or_default();
+    let log = String::from_utf8_lossy(&log);
+    let why = log.lines().find_map(|line| line.strip_prefix(NO_BREADCRUMBS));
+    let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+    format!("off{why}; the operator of a crash is known only where executing it again repeats it")
 }
 
 /// The logs go with the folder: their last lines are shown while they are there.

@@ -13,8 +13,9 @@ use crate::backend::{Backend, Limits};
 use crate::device::{self, DeviceChoice, Profile, Slot, take_slots};
 use crate::python::PythonEnvironment;
 use crate::setup;
+use crate::worker::breadcrumb::LIBRARY_VARIABLE;
 use crate::worker::{Launch, LogFolder, StartError, Worker};
-use crate::worker_package::{unpack_package, unpack_sim_wrapper};
+use crate::worker_package::{unpack_breadcrumb, unpack_package, unpack_sim_wrapper};
 
 /// Python and what is executed in it.
 #[derive(Debug)]
@@ -25,6 +26,7 @@ pub(super) struct Tools {
     pub(super) lock: Option<String>,
     package: PathBuf,
     sim_wrapper: PathBuf,
+    breadcrumb: PathBuf,
 }
 
 impl Tools {
@@ -41,16 +43,21 @@ impl Tools {
             None => unpack_package(&cache)?,
         };
         let sim_wrapper = unpack_sim_wrapper(&cache)?;
-        Ok(Self { lock: setup::lock_of(&python), environment, package, sim_wrapper })
+        let breadcrumb = unpack_breadcrumb(&cache)?;
+        let lock = setup::lock_of(&python);
+        Ok(Self { lock, environment, package, sim_wrapper, breadcrumb })
     }
 
     /// How the fork server of a profile is started.
     pub(super) fn launch(&self, profile: Profile, logs: LogFolder) -> Launch {
+        let mut environment = profile.environment(&self.environment, Some(&self.sim_wrapper));
+        let breadcrumb = self.breadcrumb.display().to_string();
+        environment.insert(LIBRARY_VARIABLE.to_owned(), breadcrumb);
         Launch {
             python: self.environment.executable.clone(),
             package: self.package.clone(),
             profile: profile.to_string(),
-            environment: profile.environment(&self.environment, Some(&self.sim_wrapper)),
+            environment,
             logs,
             socket_directory: socket_directory(),
         }

@@ -52,6 +52,8 @@ pub(super) fn last_operator_text(evidence: &Evidence) -> String {
     let how = match last.source.as_str() {
         "rerun" => "a second execution, one operator at a time, stopped there",
         "message" => "the error names it",
+        "breadcrumb" => "entered and not left by then",
+        "entered-last" => "the last one entered; what was asked for before may still have run",
         other => other,
     };
     format!("{} ({how})", last.overload)

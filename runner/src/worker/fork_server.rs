@@ -13,6 +13,7 @@ use tokio::net::UnixListener;
 use tokio::process::{Child, Command};
 use tokio::sync::{oneshot, watch};
 
+use super::breadcrumb::{self, BreadcrumbFile};
 use super::link::{self, ReceiveError};
 use super::process;
 
@@ -135,6 +136,7 @@ pub(super) struct Forked {
     pub(super) pid: u32,
     pub(super) listener: UnixListener,
     pub(super) log: WorkerLog,
+    pub(super) breadcrumb: Option<BreadcrumbFile>,
     pub(super) exit: watch::Receiver<Option<Exit>>,
 }
 
@@ -197,7 +199,7 @@ impl ForkServer {
     /// Forks a worker and waits for its process id.
     pub(super) async fn fork(
         &self,
-        environment: BTreeMap<String, String>,
+        mut environment: BTreeMap<String, String>,
         address_space_bytes: Option<u64>,
     ) -> Result<Forked, StartError> {
         let (number, spawned, exit) = self.register();
@@ -207,6 +209,13 @@ impl ForkServer {
         })?;
         let log_name = format!("worker-{number}.log");
         let log = self.logs.path().join(&log_name);
+        // Without room for it there is none; a rerun names the operator of a crash then.
+        let breadcrumb =
+            BreadcrumbFile::create(self.sockets.path().join(format!("w{number}.crumbs"))).ok();
+        if let Some(file) = &breadcrumb {
+            let path = file.path().display().to_string();
+            environment.insert(breadcrumb::FILE_VARIABLE.to_owned(), path);
+        }
         let message = ToForkServer::Spawn {
             worker: number,
             link: socket.display().to_string(),
@@ -219,7 +228,7 @@ impl ForkServer {
         match tokio::time::timeout(FORK_LIMIT, spawned).await {
             Ok(Ok(pid)) => {
                 let log = WorkerLog { folder: self.logs.clone(), name: log_name };
-                Ok(Forked { number, pid, listener, log, exit })
+                Ok(Forked { number, pid, listener, log, breadcrumb, exit })
             }
             Ok(Err(_)) => Err(gone()),
             Err(_) => Err(StartError::passing("the fork server does not answer".to_owned())),

@@ -1,8 +1,9 @@
 //! Python processes: the fork server that has imported everything, and the workers it forks.
 //!
 //! [`link`] moves frames, [`fork_server`] starts and asks, [`worker`] is one forked process,
-//! [`process`] knows how to end a tree of processes, [`log`] what it wrote while a case ran.
+//! [`breadcrumb`] which operators it is inside of, [`process`] knows how to end a tree of processes, [`log`] what it wrote while a case ran.
 
+pub mod breadcrumb;
 pub mod fork_server;
 pub mod link;
 pub mod log;

@@ -8,6 +8,7 @@ use protocol::worker_link::{FromWorker, LINK_VERSION, Probed, ToWorker};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::breadcrumb::BreadcrumbFile;
 use super::fork_server::{Exit, ForkServer, StartError, WorkerLog};
 use super::link::{self, ReceiveError};
 use super::process;
@@ -35,6 +36,8 @@ pub struct Worker {
     pub pid: u32,
     /// File with its stdout and stderr.
     pub log: WorkerLog,
+    /// The operators that it is inside of, where they are kept.
+    pub breadcrumb: Option<BreadcrumbFile>,
     sender: link::Sender,
     receiver: link::Receiver,
     exit: watch::Receiver<Option<Exit>>,
@@ -93,15 +96,20 @@ impl Worker {
             }
         };
         match result {
-            Ok((sender, receiver)) => Ok(Self {
-                number: forked.number,
-                pid: forked.pid,
-                log: forked.log,
-                sender,
-                receiver,
-                exit: forked.exit,
-                last_words_until: None,
-            }),
+            Ok((sender, receiver)) => {
+                // It has opened the file by now, or never will.
+                forked.breadcrumb.iter().for_each(BreadcrumbFile::hide);
+                Ok(Self {
+                    number: forked.number,
+                    pid: forked.pid,
+                    log: forked.log,
+                    breadcrumb: forked.breadcrumb.filter(BreadcrumbFile::is_in_use),
+                    sender,
+                    receiver,
+                    exit: forked.exit,
+                    last_words_until: None,
+                })
+            }
             Err(mut error) => {
                 process::end_tree(forked.pid, false).await;
                 error.message = format!("worker {} did not start: {error}", forked.number);

@@ -80,6 +80,37 @@ fn a_crash_names_its_operator_its_signal_and_its_last_words() {
 }
 
 #[test]
+fn what_a_worker_was_inside_of_is_known_without_a_rerun_that_repeats_it() {
+    let world = World::new();
+    let entries = ["inside", "hanginside", "killedinside", "pass"];
+    world.execute(&entries, &[FAST, &["--retries=0"]].concat());
+    for (entry, outcome, blamed) in [
+        ("inside", Outcome::Crash, Some("aten::linear")),
+        ("hanginside", Outcome::Timeout, Some("aten::linear")),
+        ("killedinside", Outcome::Infra, None),
+    ] {
+        let attempt = world.attempt(entry);
+        assert_eq!((attempt.outcome, attempt.stage), (outcome, Some(Stage::Execute)), "{entry}");
+        assert_eq!(attempt.operator.as_deref(), blamed, "{entry}");
+        let last = attempt.evidence.last_operator.unwrap();
+        assert_eq!((last.overload.as_str(), last.source.as_str()), ("aten::linear", "breadcrumb"));
+        let notes = attempt.evidence.notes.join("\n");
+        assert!(notes.contains("it had got to `aten::addmm.out`"), "{notes}");
+    }
+    assert_eq!(world.outcomes("pass"), [Outcome::Pass]);
+}
+
+#[test]
+fn without_breadcrumbs_a_rerun_still_names_the_operator() {
+    let world = World::new();
+    let mut command = world.start(&["abort", "inside"], &["--retries=0"]);
+    crate::harness::Ended::of(command.env("FAKE", "no-crumbs").output().unwrap());
+    assert_eq!(world.attempt("abort").operator.as_deref(), Some("aten::scatter_reduce.two"));
+    let inside = world.attempt("inside");
+    assert_eq!((inside.outcome, inside.operator), (Outcome::Crash, None));
+}
+
+#[test]
 fn a_native_hang_that_ignores_signals_costs_one_case() {
     let world = World::new();
     let entries = ["hang", "pass.0", "pass.1", "pass.2", "pass.3", "pass.4"];

@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 
 from cases import differences
+from conformance_worker import breadcrumb as crumbs
 from conformance_worker import messages
 from conformance_worker.messages import DynamicDimension, DynamismTask, ModelSpec, ModelTask
 from conformance_worker.messages import OperatorTask as Operator
 from conformance_worker.words import FailureKind, Mode
 from driver import SOURCE, ForkServer, WorkerHandle, execute
+from test_breadcrumb import LIBRARY, in_flight, new_file, records
 
 WRAPPER = os.environ.get("CONFORMANCE_SIM_WRAPPER", "")
 PLUGIN_MODULE = "lammps_jax_pjrt_cpu"
@@ -134,6 +136,22 @@ def test_an_abort_of_torch_tpu_costs_its_worker_and_a_breadcrumb_names_the_opera
         assert server.exit_of(aborting).signal == 6
     name = (tmp_path / "breadcrumb").read_bytes().split(b"\0")[0]
     assert name == b"aten::index_reduce"
+
+
+@pytest.mark.skipif(not LIBRARY, reason="CONFORMANCE_BREADCRUMB does not name the library")
+@pytest.mark.parametrize("mode", [Mode.EAGER, Mode.STRICT])
+def test_an_abort_of_torch_tpu_leaves_the_name_of_its_operator_in_the_execution_that_decides(
+    server: ForkServer, tmp_path: Path, mode: Mode
+) -> None:
+    path = new_file(tmp_path)
+    variables = {crumbs.LIBRARY_VARIABLE: LIBRARY, crumbs.FILE_VARIABLE: str(path)}
+    aborting = server.spawn(variables)
+    aborting.link.send(execute(tmp_path / "x", Operator("index_reduce.mean", 4), mode=mode))
+    assert server.exit_of(aborting).signal == 6
+    _, _, names = records(path)[aborting.pid]
+    assert names[0].startswith("aten::index_reduce"), names
+    # By default the backend executes later than it is asked: the operator has been left by then.
+    assert bool(in_flight(path, aborting.pid)) is (mode is Mode.STRICT)
 
 
 @pytest.mark.parametrize("mode", [Mode.EAGER, Mode.COMPILE])

@@ -219,6 +219,8 @@ fn facts(evidence: &Evidence) -> Vec<(&'static str, String)> {
     let last = last.map_or(String::new(), |last| {
         let how = match last.source.as_str() {
             "message" => "the error names it",
+            "breadcrumb" => "entered and not left by then",
+            "entered-last" => "the last one entered; what was asked for before may still have run",
             "rerun" => "a second execution, one operator at a time, stopped there",
             other => other,
         };

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 
-from conformance_worker import graphs
+from conformance_worker import breadcrumb, graphs
 from conformance_worker.case import CaseRun
 from conformance_worker.devices.base import Device
 from conformance_worker.messages import (
@@ -29,12 +29,15 @@ UNTOUCHED = (FailureKind.SKIPPED, FailureKind.INFRA, FailureKind.UNSUPPORTED)
 def begin(request: Execute, device: Device, send: Callable[[Tagged], None]) -> CaseRun:
     """Executes a case; the run that comes back is decided and has its observation."""
     run = CaseRun(request, device, send)
+    breadcrumb.begin_case()
     device.begin_case(_subject(request))
     try:
         _observe(run)
     except Exception as error:
         run.leave()
-        run.observed.failure = run.failure(run.cause_of(error))
+        cause = run.cause_of(error)
+        breadcrumb.end_case()
+        run.observed.failure = run.failure(cause)
     run.leave()
     _finish(run)
     return run

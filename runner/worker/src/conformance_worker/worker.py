@@ -8,10 +8,11 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
+import sys
 
 import torch
 
-from conformance_worker import execute, listing, messages
+from conformance_worker import breadcrumb, execute, listing, messages
 from conformance_worker.devices.base import Device, DeviceUnavailableError
 from conformance_worker.failures import first_line
 from conformance_worker.link import Link
@@ -32,6 +33,8 @@ def serve(link: Link, worker: int, device: Device) -> None:
     # The runner asks a case that has used up its time where it is, before it ends it. Written by a
     # signal handler in C, so that native code that holds the interpreter's lock is no obstacle.
     faulthandler.register(signal.SIGUSR1, all_threads=True)
+    if problem := breadcrumb.install():
+        print(f"conformance: no breadcrumbs: {problem}", file=sys.stderr, flush=True)
     link.send(Hello(messages.LINK_VERSION, worker, os.getpid()))
     while True:
         request = link.receive(messages.ToWorker)

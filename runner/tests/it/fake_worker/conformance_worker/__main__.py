@@ -126,16 +126,20 @@ def reap(link, children):
 
 POISONED = False
 WARM = False
+CRUMBS = -1
 
 
 def worker(spawn):
-    global POISONED
+    global CRUMBS
     fake = os.environ.get("FAKE", "")
     log = os.open(spawn["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)
     if fake == "workers-die":
         os.kill(os.getpid(), signal.SIGSEGV)
+    if (path := spawn["environment"].get("CONFORMANCE_BREADCRUMB_FILE")) and fake != "no-crumbs":
+        CRUMBS = os.open(path, os.O_RDWR)
+        os.pwrite(CRUMBS, b"CRUMBS2\n" + struct.pack("<I", os.getpid()), 0)
     link = Link(spawn["link"])
     link.send(type="hello", link_version=1, worker=spawn["worker"], pid=os.getpid())
     while (message := link.receive()) is not None:
@@ -243,6 +247,13 @@ def failed(kind, operator=None, **more):
     )
 
 
+def enter(*names):
+    """Writes that this process is inside of these operators, the outermost first."""
+    os.pwrite(CRUMBS, struct.pack("<II", os.getpid(), len(names)), 64)
+    for level, name in enumerate(names):
+        os.pwrite(CRUMBS, name.encode() + b"\0", 64 + 64 + 128 * level)
+
+
 def once(name):
     """True the first time that it is asked in this test, whichever process asks."""
     path = os.path.join(os.environ["FAKE_STATE"], name)
@@ -298,6 +309,14 @@ def execute(link, message):
     elif entry == "abort":
         print("F1130 06:00:00.1 17 scatter.cc:154] Check failed: rank", file=sys.stderr, flush=True)
         os.abort()
+    elif entry in ("inside", "killedinside", "hanginside"):
+        # The rerun that names operators does not repeat it.
+        if message["breadcrumb"]:
+            return observed(link, message, good)
+        enter("aten::linear", "aten::addmm.out")
+        if entry == "hanginside":
+            time.sleep(600)
+        os.kill(os.getpid(), signal.SIGABRT if entry == "inside" else signal.SIGKILL)
     elif entry == "exit":
         os._exit(3)
     elif entry == "killed":

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 SLOW_SECONDS = 3.0
 """How much longer a `slow` call takes."""
@@ -127,6 +128,28 @@ def _hang(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         ctypes.PyDLL(None).pause()
 
 
+class _Inside(TorchDispatchMode):
+    """Does something in place of the first operator that is entered, from inside of it."""
+
+    def __init__(self, instead: Call) -> None:
+        super().__init__()
+        self._instead = instead
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        del types
+        return self._instead(func, args, kwargs)
+
+
+def _inside(instead: Call) -> Call:
+    def call(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        with _Inside(instead):
+            return function(*args, **kwargs)
+
+    return call
+
+
 def _slow(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     time.sleep(SLOW_SECONDS)
     return function(*args, **kwargs)
@@ -179,6 +202,8 @@ RULES: dict[str, Call] = {
     "poison": _execute,
     "abort": _abort,
     "hang": _hang,
+    "abort-inside": _inside(_abort),
+    "hang-inside": _inside(_hang),
     "slow": _slow,
     "memory-hog": _memory_hog,
     "noisy": _noisy,
