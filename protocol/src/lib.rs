@@ -12,6 +12,7 @@
 #[macro_use]
 mod words;
 
+pub mod blockers;
 pub mod case;
 pub mod evidence;
 pub mod ids;

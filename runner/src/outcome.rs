@@ -246,10 +246,10 @@ fn judge_observed(
     (judged, Vec::new())
 }
 
-/// A failure in the worker's own words.
+/// The outcome that a worker's word for a failure means.
 #[must_use]
-pub fn judge_failure(failure: &Failure) -> Judged {
-    let outcome = match failure.kind {
+pub const fn outcome_of_kind(kind: FailureKind) -> Outcome {
+    match kind {
         FailureKind::Error => Outcome::Error,
         FailureKind::Unsupported => Outcome::Unsupported,
         FailureKind::Mismatch => Outcome::Mismatch,
@@ -258,7 +258,13 @@ pub fn judge_failure(failure: &Failure) -> Judged {
         FailureKind::Skipped => Outcome::Skipped,
         FailureKind::Infra => Outcome::Infra,
         FailureKind::HostLimit => Outcome::HostLimit,
-    };
+    }
+}
+
+/// A failure in the worker's own words.
+#[must_use]
+pub fn judge_failure(failure: &Failure) -> Judged {
+    let outcome = outcome_of_kind(failure.kind);
     let mut judged = Judged::bad(outcome, failure.stage, &failure.error_class, &failure.message);
     judged.operator.clone_from(&failure.operator);
     judged

@@ -26,9 +26,20 @@ pub struct PlannedCase {
     /// Names the graph of its model, where the list knows it: see [`crate::share`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<String>,
+    /// How popular its model is, where the list says so, for ranking what hinders most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub popularity: Option<u64>,
     /// Why it is not executed, if so: it stays in the plan and gets its attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip: Option<Skip>,
+}
+
+impl PlannedCase {
+    /// One of which no list says anything more.
+    #[must_use]
+    pub fn new(key: CaseKey, task: Task) -> Self {
+        Self { key, task, tolerance_class: None, graph: None, popularity: None, skip: None }
+    }
 }
 
 /// Why a planned case is not executed.
@@ -51,6 +62,8 @@ pub struct PlannedModel {
     pub dtypes: Vec<Dtype>,
     /// Tolerance class in place of that of models.
     pub tolerance_class: Option<ToleranceClass>,
+    /// The number that its list ranks it by.
+    pub popularity: Option<u64>,
     /// Names its graph; nothing when it is to be executed whatever others have the same.
     pub graph: Option<String>,
     /// Why it is not executed, if so.
@@ -63,8 +76,13 @@ impl PlannedModel {
     }
 
     fn case(&self, key: CaseKey, task: Task) -> PlannedCase {
-        let (graph, skip) = (self.graph.clone(), self.skip.clone());
-        PlannedCase { key, task, tolerance_class: self.tolerance_class, graph, skip }
+        PlannedCase {
+            tolerance_class: self.tolerance_class,
+            graph: self.graph.clone(),
+            popularity: self.popularity,
+            skip: self.skip.clone(),
+            ..PlannedCase::new(key, task)
+        }
     }
 }
 
@@ -127,7 +145,7 @@ fn plan_operators(
                 sample: operator.sample,
                 error_input: operator.error_input,
             };
-            cases.push(PlannedCase { key, task, tolerance_class: None, graph: None, skip: None });
+            cases.push(PlannedCase::new(key, task));
         }
     }
     Ok(())
@@ -356,6 +374,7 @@ mod tests {
             dtypes: vec![],
             tolerance_class: None,
             graph: None,
+            popularity: None,
             skip: None,
         }
     }

@@ -257,6 +257,7 @@ mod tests {
             dtypes: vec![],
             tolerance_class: None,
             graph: None,
+            popularity: None,
             skip: None,
         }
     }

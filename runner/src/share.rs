@@ -155,12 +155,10 @@ mod tests {
             batch: 2,
             sequence: 16,
         };
+        let key = format!("tier1/hub:{id}#tiny/float32.eager.forward").parse().unwrap();
         let mut case = PlannedCase {
-            key: format!("tier1/hub:{id}#tiny/float32.eager.forward").parse().unwrap(),
-            task: Task::Model { model: model.clone(), compare: false },
-            tolerance_class: None,
             graph: Some(GRAPH.to_owned()),
-            skip: None,
+            ..PlannedCase::new(key, Task::Model { model: model.clone(), compare: false })
         };
         change(&mut case, &mut model);
         case.task = Task::Model { model, compare: false };

@@ -4,12 +4,14 @@
 //! It decides about processes (start, probe, replace, drain) and about nothing of the run: what to
 //! execute next, and whether again, is [`crate::dispatch`]'s.
 
+mod blockers;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::evidence::LastOperator;
+use protocol::evidence::{Blocker, LastOperator};
 use protocol::ingest_api::Attempt;
 use protocol::worker_link::{Execute, Probed, Task};
 use protocol::{Direction, Mode, Outcome, Suite};
@@ -72,12 +74,24 @@ pub struct Assignment {
     pub earlier: Option<Earlier>,
 }
 
-/// How an earlier attempt ended, and the operator that a rerun named.
+/// How an earlier attempt ended, the operator that a rerun named, and what else a model needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Earlier {
     outcome: Outcome,
     error_class: String,
     last_operator: Option<LastOperator>,
+    blockers: Option<Vec<Blocker>>,
+}
+
+/// What a case is executed for.
+#[derive(Debug, Clone)]
+enum Purpose {
+    /// To decide it.
+    Decide,
+    /// To learn in which operator it ends, one operator at a time.
+    NameOperator,
+    /// To learn which operators stand in its way, these among them.
+    FindBlockers(Vec<String>),
 }
 
 /// What a slot tells the dispatcher.
@@ -175,7 +189,7 @@ impl SlotRunner {
             let reason = error.to_string();
             return Report::Drained { slot, assignment, reason };
         }
-        let Some(executed) = self.execute(&assignment, false).await else {
+        let Some(executed) = self.execute(&assignment, &Purpose::Decide).await else {
             let reason = format!(
                 "no folder for tensors can be made in `{}`",
                 self.shared.exchange.display()
@@ -226,10 +240,12 @@ impl SlotRunner {
         if wants_rerun {
             self.name_operator(&assignment, &mut judged, &mut evidence).await;
         }
+        self.find_blockers(&assignment, &judged, &mut evidence).await;
         let earlier = Earlier {
             outcome: judged.outcome,
             error_class: judged.error_class.clone(),
             last_operator: evidence.last_operator.clone(),
+            blockers: evidence.blockers.clone(),
         };
         let attempt = Box::new(Attempt {
             case: assignment.case.key.clone(),
@@ -332,7 +348,7 @@ impl SlotRunner {
     ) -> Option<LastOperator> {
         self.retire("replaced: a rerun names the operator").await;
         self.ensure_worker().await.ok()?;
-        let (executed, crumb) = self.execute(assignment, true).await?;
+        let (executed, crumb) = self.execute(assignment, &Purpose::NameOperator).await?;
         // One operator at a time is not compiled.
         let asked = Asked { mode: Mode::Strict, ..self.asked(&assignment.case) };
         let log_text = format!("{}\n{}", executed.log.head, executed.log.tail);
@@ -354,13 +370,14 @@ impl SlotRunner {
     async fn execute(
         &mut self,
         assignment: &Assignment,
-        with_breadcrumb: bool,
+        purpose: &Purpose,
     ) -> Option<(Executed, Option<String>)> {
         let exchange = Exchange::create(&self.shared.exchange).ok()?;
         let current = self.current.as_mut()?;
         let case = assignment.case.key.clone();
         let (worker, attempt) = (current.worker.number, assignment.attempt);
         let event = Event::CaseStarted { case: case.clone(), attempt, worker };
+        let with_breadcrumb = !matches!(purpose, Purpose::Decide);
         if !with_breadcrumb {
             let _ = self.reports.send(Report::Event(event)).await;
         }
@@ -375,7 +392,7 @@ impl SlotRunner {
             deadlines.compile = deadlines.compile.min(BREADCRUMB_LIMIT);
             deadlines.execute = deadlines.execute.min(BREADCRUMB_LIMIT);
         }
-        let request = self.shared.request(&assignment.case, &exchange, with_breadcrumb);
+        let request = self.shared.request(&assignment.case, &exchange, purpose);
         current.executed += 1;
         let mut execution = Execution {
             worker: &mut current.worker,
@@ -463,9 +480,10 @@ impl Current {
 }
 
 impl Shared {
-    fn request(&self, case: &PlannedCase, exchange: &Exchange, with_breadcrumb: bool) -> Execute {
+    fn request(&self, case: &PlannedCase, exchange: &Exchange, purpose: &Purpose) -> Execute {
         let variant = case.key.variant();
-        let breadcrumb = with_breadcrumb.then(|| exchange.breadcrumb().display().to_string());
+        let decides = matches!(purpose, Purpose::Decide);
+        let breadcrumb = (!decides).then(|| exchange.breadcrumb().display().to_string());
         Execute {
             case: case.key.to_string(),
             task: case.task.clone(),
@@ -477,8 +495,11 @@ impl Shared {
             exchange: exchange.path(),
             breadcrumb,
             // A sweep is long, and its operators are those of the model's other cases.
-            record_operators: !with_breadcrumb && case.key.suite() != Suite::Dynamism,
-            continue_past: None,
+            record_operators: decides && case.key.suite() != Suite::Dynamism,
+            continue_past: match purpose {
+                Purpose::FindBlockers(known) => Some(known.clone()),
+                Purpose::Decide | Purpose::NameOperator => None,
+            },
         }
     }
 }

@@ -3,9 +3,9 @@
 use clap::{Args, Parser, Subcommand};
 
 use super::{
-    CompletionsArgs, DeviceArgs, DevicesArgs, DoctorArgs, ExecutionArgs, GateArgs, ListArgs,
-    ManArgs, PlanArgs, PushArgs, ReportArgs, ReproArgs, RerunArgs, ResultArgs, ResumeArgs,
-    ServerArgs, SetupCommandArgs,
+    BlockersArgs, CompletionsArgs, DeviceArgs, DevicesArgs, DoctorArgs, ExecutionArgs, GateArgs,
+    ListArgs, ManArgs, PlanArgs, PushArgs, ReportArgs, ReproArgs, RerunArgs, ResultArgs,
+    ResumeArgs, ServerArgs, SetupCommandArgs,
 };
 use crate::exit::Exit;
 
@@ -48,6 +48,8 @@ pub enum Command {
     Push(PushArgs),
     /// Make the reports of a kept run again.
     Report(ReportArgs),
+    /// Rank the operators that stand in the way of the models of a kept run.
+    Blockers(BlockersArgs),
     /// Ask a server whether a gate is open.
     Gate(GateArgs),
     /// Print stand-alone Python that executes one case of a kept run.

@@ -103,6 +103,45 @@ pub struct ReportArgs {
     pub runs: RunsDirArgs,
 }
 
+/// Settings of `blockers`.
+#[derive(Debug, Args)]
+pub struct BlockersArgs {
+    /// Key of the run, its folder, or `latest`.
+    #[arg(default_value = "latest")]
+    pub run: String,
+    /// What counts: every model the same, or by the number that its list ranks it by.
+    #[arg(long, value_name = "WHAT", default_value = "models")]
+    pub weight: Weight,
+    /// Most steps to show.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub top: usize,
+    /// Print the whole ranking as JSON.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub runs: RunsDirArgs,
+}
+
+/// What makes one model count more than another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Weight {
+    /// Nothing.
+    Models,
+    /// Downloads, or whatever its list counts; counts of different dates are added all the same.
+    Popularity,
+}
+
+impl Weight {
+    /// What is added up.
+    #[must_use]
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Models => "models",
+            Self::Popularity => "popularity by the model list",
+        }
+    }
+}
+
 /// Settings of `gate`.
 #[derive(Debug, Args)]
 pub struct GateArgs {

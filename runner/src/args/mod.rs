@@ -17,11 +17,11 @@ mod words;
 
 pub use cli::{Cli, Command, RunArgs};
 pub use commands::{
-    CompletionsArgs, DevicesArgs, DoctorArgs, GateArgs, ListArgs, ManArgs, PushArgs, ReportArgs,
-    ReproArgs, ResumeArgs, Shell,
+    BlockersArgs, CompletionsArgs, DevicesArgs, DoctorArgs, GateArgs, ListArgs, ManArgs, PushArgs,
+    ReportArgs, ReproArgs, ResumeArgs, Shell, Weight,
 };
 pub use device::DeviceArgs;
-pub use environment::{colours, program_path, socket_directory};
+pub use environment::{colours, hub_cache, program_path, socket_directory};
 pub use execution::ExecutionArgs;
 pub use plan::{PlanArgs, USUAL_SEED};
 pub use python::{PythonArgs, SetupArgs, SetupCommandArgs, TorchBuild};

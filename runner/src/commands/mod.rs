@@ -1,11 +1,11 @@
 //! What the program does for each command. One file per command; [`session`] holds what most of
 //! them need first: Python, worker package, device, backend.
 
+mod blockers;
 mod devices;
 mod doctor;
 mod durations;
 mod gate;
-mod hub_cache;
 mod list;
 mod manual;
 mod models;
@@ -38,6 +38,7 @@ pub async fn execute(cli: Cli) -> Result<Exit, Error> {
         Some(Command::Rerun(args)) => rerun::execute(&args).await,
         Some(Command::Push(args)) => push::execute(&args).await,
         Some(Command::Report(args)) => report::execute(&args),
+        Some(Command::Blockers(args)) => blockers::execute(&args),
         Some(Command::Gate(args)) => gate::execute(&args).await,
         Some(Command::Repro(args)) => repro::execute(&args),
         Some(Command::Completions(args)) => manual::print_completions(&args),
