@@ -94,12 +94,10 @@ mod tests {
     use super::*;
 
     fn cases(count: usize) -> Vec<PlannedCase> {
-        let case = |n: usize| PlannedCase {
-            key: format!("operators/opinfo:op{n}#0/float32.eager.forward").parse().unwrap(),
-            task: Task::Operator { entry: format!("op{n}"), sample: 0, error_input: false },
-            tolerance_class: None,
-            graph: None,
-            skip: None,
+        let case = |n: usize| {
+            let key = format!("operators/opinfo:op{n}#0/float32.eager.forward").parse().unwrap();
+            let entry = format!("op{n}");
+            PlannedCase::new(key, Task::Operator { entry, sample: 0, error_input: false })
         };
         (0..count).map(case).collect()
     }
