@@ -14,6 +14,7 @@ use crate::device::{self, DeviceChoice, Profile, Slot, take_slots};
 use crate::python::PythonEnvironment;
 use crate::setup;
 use crate::worker::breadcrumb::LIBRARY_VARIABLE;
+use crate::worker::stray::end_those_of_dead_runners;
 use crate::worker::{Launch, LogFolder, StartError, Worker};
 use crate::worker_package::{unpack_breadcrumb, unpack_package, unpack_sim_wrapper};
 
@@ -106,6 +107,10 @@ pub(super) async fn open_device(
     wanted: &Wanted,
     logs: &LogFolder,
 ) -> Result<Ready, Error> {
+    let left = end_those_of_dead_runners();
+    if left > 0 {
+        say(&format!("note: ended {left} processes that a runner left which was killed"));
+    }
     let candidates = match choice {
         DeviceChoice::Named(profile) => {
             if let Some(missing) = profile.missing(&tools.environment) {

@@ -16,6 +16,7 @@ use tokio::sync::{oneshot, watch};
 use super::breadcrumb::{self, BreadcrumbFile};
 use super::link::{self, ReceiveError};
 use super::process;
+use super::stray::{self, Token};
 
 /// How long importing may take. A cold page cache and a shared disk make minutes of it.
 const IMPORT_LIMIT: Duration = Duration::from_secs(300);
@@ -152,8 +153,10 @@ impl ForkServer {
             )
         })?;
         let log = launch.logs.path().join("fork-server.log");
-        let mut child = spawn(launch, &socket, &log)?;
+        let token = Token::new();
+        let mut child = spawn(launch, &socket, &log, &token)?;
         let pid = child.id().unwrap_or(0);
+        stray::note_fork_server(pid, true);
         let greeting = tokio::time::timeout(IMPORT_LIMIT, greet(&listener, &mut child)).await;
         let result = match greeting {
             Err(_) => Err(StartError::passing(format!(
@@ -167,12 +170,14 @@ impl ForkServer {
             Err(error) => {
                 process::end_tree(pid, false).await;
                 let _ = child.wait().await;
+                stray::note_fork_server(pid, false);
+                stray::end_strays(&token).await;
                 return Err(with_log(error, &log));
             }
         };
         let workers = Arc::new(Mutex::new(Workers { next: 1, ..Workers::default() }));
         let (ended_sender, ended) = watch::channel(false);
-        tokio::spawn(listen(receiver, child, Arc::clone(&workers), ended_sender));
+        tokio::spawn(listen(receiver, child, token, Arc::clone(&workers), ended_sender));
         Ok(Arc::new(Self {
             versions,
             pid,
@@ -296,7 +301,7 @@ fn private_folder(below: &Path) -> Result<tempfile::TempDir, StartError> {
         })
 }
 
-fn spawn(launch: &Launch, socket: &Path, log: &Path) -> Result<Child, StartError> {
+fn spawn(launch: &Launch, socket: &Path, log: &Path, token: &Token) -> Result<Child, StartError> {
     let log_file = || {
         std::fs::OpenOptions::new().append(true).create(true).open(log).map_err(|error| {
             StartError::final_(format!("cannot write `{}`: {error}", log.display()), String::new())
@@ -306,6 +311,7 @@ fn spawn(launch: &Launch, socket: &Path, log: &Path) -> Result<Child, StartError
         .args(["-m", "conformance_worker", "fork-server", "--device", &launch.profile, "--link"])
         .arg(socket)
         .envs(&launch.environment)
+        .env(stray::TOKEN_VARIABLE, token.as_str())
         .env("PYTHONPATH", &launch.package)
         .env("PYTHONUNBUFFERED", "1")
         // A package in the user's home must not stand in for one of the environment under test.
@@ -370,9 +376,11 @@ async fn greet(listener: &UnixListener, child: &mut Child) -> Result<Greeting, S
 async fn listen(
     mut receiver: link::Receiver,
     mut child: Child,
+    token: Token,
     workers: Arc<Mutex<Workers>>,
     ended: watch::Sender<bool>,
 ) {
+    let own = child.id();
     loop {
         match receiver.receive::<FromForkServer>().await {
             Ok(FromForkServer::Spawned { worker, pid }) => {
@@ -399,6 +407,8 @@ async fn listen(
         process::end_tree(pid, false).await;
     }
     let _ = child.wait().await;
+    own.into_iter().for_each(|pid| stray::note_fork_server(pid, false));
+    stray::end_strays(&token).await;
     let _ = ended.send(true);
     let mut workers = workers.lock().expect("no holder panics");
     workers.starting.clear();

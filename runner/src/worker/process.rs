@@ -79,9 +79,25 @@ pub fn descendants(pid: u32) -> Vec<u32> {
     found
 }
 
+/// Processes whose parent is `pid`, the ended ones too.
+#[must_use]
+pub fn children(pid: u32) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    processes.filter(|child| stat(*child).is_some_and(|stat| stat.parent == pid)).collect()
+}
+
+/// When a process began, in clock ticks since the machine did: with it, a process id means one
+/// process only.
+#[must_use]
+pub fn start_time(pid: u32) -> Option<u64> {
+    stat(pid).map(|stat| stat.start_time)
+}
+
 struct Stat {
     state: char,
     parent: u32,
+    start_time: u64,
 }
 
 /// Reads `/proc/PID/stat`; the name in it may hold anything, so it is read from the last `)`.
@@ -90,7 +106,8 @@ fn stat(pid: u32) -> Option<Stat> {
     let text = String::from_utf8_lossy(&bytes);
     let (_, rest) = text.rsplit_once(") ")?;
     let mut words = rest.split(' ');
-    Some(Stat { state: words.next()?.chars().next()?, parent: words.next()?.parse().ok()? })
+    let (state, parent) = (words.next()?.chars().next()?, words.next()?.parse().ok()?);
+    Some(Stat { state, parent, start_time: words.nth(17)?.parse().ok()? })
 }
 
 fn signal_one(pid: u32, signal: Signal) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -261,6 +262,24 @@ def test_a_child_that_was_left_behind_is_killed(server: ForkServer, tmp_path: Pa
     assert server.exit_of(worker).exit_code == 0
     wait_until_gone(int(children[0]))
     assert "left behind" in worker.log.read_text()
+
+
+def test_a_hundred_killed_cases_leave_neither_a_child_nor_a_zombie(
+    server: ForkServer, tmp_path: Path
+) -> None:
+    hidden = []
+    for number in range(100):
+        worker = server.spawn({faulty.VARIABLE: faults_for("leave-child")})
+        observed, _ = worker.ask(execute(tmp_path / str(number), TASK))
+        assert observed.failure is None
+        children = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
+        hidden.append(int(children[0]))
+        os.kill(worker.pid, signal.SIGKILL)
+        assert server.exit_of(worker).signal == signal.SIGKILL
+    for pid in hidden:
+        wait_until_gone(pid)
+    left = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text()
+    assert left == "", "the fork server has a child, or one that was not reaped"
 
 
 def test_noise_goes_to_stderr_and_the_answer_is_right(
