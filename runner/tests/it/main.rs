@@ -2,6 +2,7 @@
 //! starts the real binary, so that what is tested is what is shipped.
 
 mod cli;
+mod console;
 mod delivery;
 mod dispatch;
 mod harness;
