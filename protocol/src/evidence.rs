@@ -11,7 +11,6 @@ use crate::{Number, Outcome, Tolerance};
 /// Absent means "not measured", which is not zero and not "none": `operators` is `None` when the
 /// separate recording execution did not finish.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Evidence {
     /// Torch device string of the tensors that came out, for example `tpu:0`; several when they
@@ -84,7 +83,6 @@ pub struct Evidence {
 
 /// Graph counters of one case.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Graphs {
     /// Graphs compiled.
@@ -101,7 +99,6 @@ pub struct Graphs {
 
 /// Both the device and the reference raised.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct BothRaised {
     /// Error class on the device.
@@ -112,7 +109,6 @@ pub struct BothRaised {
 
 /// The operator in whose kernel the process was, as far as known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LastOperator {
     /// Overload, for example `aten::scatter_reduce.two`.
@@ -124,7 +120,6 @@ pub struct LastOperator {
 
 /// An overload that a model needs and the device does not execute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Blocker {
     /// The overload; without its overload name where only a native crash names it.
@@ -137,7 +132,6 @@ pub struct Blocker {
 
 /// Head and tail of the worker's log for one case.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct LogExcerpt {
     /// First bytes, as lossy UTF-8.
@@ -150,7 +144,6 @@ pub struct LogExcerpt {
 
 /// One set of outputs compared with its expectation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Comparison {
     /// Which output set: empty for the only one, `S=16` in a sweep.
@@ -186,7 +179,6 @@ impl Comparison {
 
 /// One output tensor compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TensorComparison {
     /// Path in the output tree: `0`, `logits`, `past_key_values.0.key`.
@@ -206,7 +198,6 @@ pub struct TensorComparison {
 /// Figures of one comparison. `None` where undefined (no elements, zero variance), never a
 /// flattering default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Figures {
     /// Elements compared.
@@ -246,7 +237,6 @@ pub struct Figures {
 
 /// One size of a dynamism sweep.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SweepPoint {
     /// Named sizes: `sequence=17`.

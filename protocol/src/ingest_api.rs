@@ -24,8 +24,6 @@ pub mod create_run {
 
     /// What a run is, before its first case is executed.
     #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-    #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-    #[cfg_attr(feature = "schema", schema(as = CreateRunRequest))]
     #[serde(deny_unknown_fields)]
     pub struct Request {
         /// [`crate::PROTOCOL_VERSION`] of the sender.
@@ -56,8 +54,6 @@ pub mod create_run {
 
     /// The run as stored.
     #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-    #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-    #[cfg_attr(feature = "schema", schema(as = CreateRunResponse))]
     pub struct Response {
         /// Echo of the key.
         pub run_key: RunKey,
@@ -74,8 +70,6 @@ pub mod put_manifest {
 
     /// The plan, sent before the first case is executed.
     #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-    #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-    #[cfg_attr(feature = "schema", schema(as = PutManifestRequest))]
     #[serde(deny_unknown_fields)]
     pub struct Request {
         /// SHA-256, lower-case hex, over every case key followed by a line feed, in order.
@@ -86,17 +80,27 @@ pub mod put_manifest {
 
     /// What is stored.
     #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-    #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-    #[cfg_attr(feature = "schema", schema(as = PutManifestResponse))]
     pub struct Response {
         /// Cases in the stored manifest.
         pub planned: u64,
     }
 }
 
+/// `PUT /api/v1/runs/{run}/inventory`: what the dispatcher of the build knows; the body is an
+/// [`Inventory`](crate::inventory::Inventory).
+pub mod put_inventory {
+    use super::{Deserialize, Serialize};
+
+    /// What is stored.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct Response {
+        /// SHA-256 of the inventory: builds with the same one share it.
+        pub hash: String,
+    }
+}
+
 /// One attempt at one case, as the runner observed it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Attempt {
     /// The case.
@@ -128,7 +132,6 @@ pub struct Attempt {
 /// Who sends: one journal of one runner. Two sources of one run never share a number of an
 /// attempt: what both call attempt 1 are two attempts, and the worst of them stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Source {
     /// Random name of the journal, the same for every delivery of it; at most 80 characters.
@@ -145,8 +148,6 @@ pub mod post_results {
 
     /// At most [`super::MAX_BATCH_RESULTS`] attempts and [`super::MAX_BODY_BYTES`] bytes.
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-    #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-    #[cfg_attr(feature = "schema", schema(as = PostResultsRequest))]
     #[serde(deny_unknown_fields)]
     pub struct Request {
         /// Who sends them; absent means the only sender of an undivided run.
@@ -158,8 +159,6 @@ pub mod post_results {
 
     /// What came of the batch; either all of it is stored or none.
     #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-    #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-    #[cfg_attr(feature = "schema", schema(as = PostResultsResponse))]
     pub struct Response {
         /// Attempts stored now.
         pub stored: u64,
@@ -174,8 +173,6 @@ pub mod seal_run {
 
     /// Ends the run, or one shard of it. Repeatable.
     #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-    #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-    #[cfg_attr(feature = "schema", schema(as = SealRunRequest))]
     #[serde(deny_unknown_fields)]
     pub struct Request {
         /// Who ends; absent means the only sender of an undivided run.
@@ -190,8 +187,6 @@ pub mod seal_run {
 
     /// The run's completeness.
     #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-    #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-    #[cfg_attr(feature = "schema", schema(as = SealRunResponse))]
     pub struct Response {
         /// `complete` or `incomplete`.
         pub completeness: String,
@@ -209,7 +204,6 @@ pub mod seal_run {
 
 /// The body of every answer that is not a success.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ErrorBody {
     /// HTTP status.
     pub status: u16,

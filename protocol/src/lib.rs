@@ -12,15 +12,13 @@
 #[macro_use]
 mod words;
 
-#[cfg(feature = "schema")]
-#[doc(hidden)]
-pub use utoipa;
-
 pub mod blockers;
 pub mod case;
+pub mod coverage;
 pub mod evidence;
 pub mod ids;
 pub mod ingest_api;
+pub mod inventory;
 pub mod number;
 pub mod outcome;
 pub mod query;

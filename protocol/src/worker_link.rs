@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::{BothRaised, Graphs};
+use crate::inventory::Inventory;
 use crate::{Dtype, Form, Mode, SkipReason, Stage};
 
 /// Version of this link; runner and worker package travel together, so it must be equal.
@@ -165,6 +166,8 @@ pub enum FromForkServer {
 pub enum ToWorker {
     /// Open the device, execute one known-good operation, and say what the device is.
     Probe,
+    /// Open the device, and tell which overloads have which kernels.
+    TakeInventory,
     /// List the operator cases of these entries; executes on the CPU only.
     ListOperators(ListOperators),
     /// Execute one case.
@@ -312,6 +315,8 @@ pub enum FromWorker {
         /// What to do next, may be empty.
         hint: String,
     },
+    /// Answer to `take_inventory`; `probe_failed` is the other one.
+    Inventory(Inventory),
     /// Answer to `list_operators`.
     OperatorsListed {
         /// Cases found, sorted.

@@ -51,6 +51,7 @@ fn link_messages_are_read_and_written_as_recorded() {
     }
     for name in [
         "probe",
+        "take_inventory",
         "list_operators",
         "execute_operator",
         "execute_model",
@@ -63,6 +64,7 @@ fn link_messages_are_read_and_written_as_recorded() {
         "hello",
         "probed",
         "probe_failed",
+        "inventory",
         "operators_listed",
         "entered",
         "built",

@@ -6,7 +6,10 @@
 
 use std::time::Duration;
 
-use protocol::ingest_api::{ErrorBody, create_run, post_results, put_manifest, seal_run};
+use protocol::ingest_api::{
+    ErrorBody, create_run, post_results, put_inventory, put_manifest, seal_run,
+};
+use protocol::inventory::Inventory;
 use protocol::{CaseKey, Outcome, RunKey, Verdict};
 use reqwest::{Method, StatusCode, header};
 use serde::de::DeserializeOwned;
@@ -146,6 +149,15 @@ impl Client {
         manifest: &put_manifest::Request,
     ) -> Result<put_manifest::Response, SendError> {
         self.send(Method::PUT, &format!("/api/v1/runs/{run}/manifest"), manifest).await
+    }
+
+    /// Sends which overloads the build has.
+    pub async fn put_inventory(
+        &self,
+        run: &RunKey,
+        inventory: &Inventory,
+    ) -> Result<put_inventory::Response, SendError> {
+        self.send(Method::PUT, &format!("/api/v1/runs/{run}/inventory"), inventory).await
     }
 
     /// Sends attempts.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! run.json        what the run is, as it is announced to a server
+//! inventory.json  which overloads the build has, with their kernels
 //! manifest.json   planned case keys and their hash
 //! plan.json       planned cases with what a worker needs, and the settings
 //! journal.jsonl   every attempt
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use protocol::ingest_api::{create_run, put_manifest};
+use protocol::inventory::Inventory;
 use protocol::{CaseKey, RunKey};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -31,6 +33,7 @@ use crate::waivers::Waivers;
 
 /// Name of the file of waivers.
 const WAIVERS: &str = "waivers.json";
+const INVENTORY: &str = "inventory.json";
 /// What the folder of a run without a name begins with.
 const STARTING: &str = ".starting-";
 /// How long such a folder is kept when its run could not begin.
@@ -337,6 +340,19 @@ impl RunDir {
     /// Keeps what the run is.
     pub fn write_run(&self, run: &create_run::Request) -> Result<(), Error> {
         self.write("run.json", run)
+    }
+
+    /// What the dispatcher of the build knew; absent in runs of before it was kept.
+    pub fn inventory(&self) -> Result<Option<Inventory>, Error> {
+        if !self.path.join(INVENTORY).is_file() {
+            return Ok(None);
+        }
+        self.read(INVENTORY).map(Some)
+    }
+
+    /// Keeps what the dispatcher of the build knows.
+    pub fn write_inventory(&self, inventory: &Inventory) -> Result<(), Error> {
+        self.write(INVENTORY, inventory)
     }
 
     /// The manifest.

@@ -112,6 +112,13 @@ impl Delivery {
         let created = self.client.create_run(&self.run).await?;
         let manifest = self.run_dir.manifest().map_err(local)?;
         self.client.put_manifest(&self.run.run_key, &manifest).await?;
+        if let Some(inventory) = self.run_dir.inventory().map_err(local)? {
+            match self.client.put_inventory(&self.run.run_key, &inventory).await {
+                // A server without a place for it takes the results all the same.
+                Ok(_) | Err(SendError::Refused { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
         self.progress.page = created.page;
         self.progress.announced = true;
         self.keep_progress()

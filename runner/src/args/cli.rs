@@ -3,9 +3,9 @@
 use clap::{Args, Parser, Subcommand};
 
 use super::{
-    BlockersArgs, CompletionsArgs, DeviceArgs, DevicesArgs, DoctorArgs, ExecutionArgs, GateArgs,
-    ListArgs, ManArgs, PlanArgs, PushArgs, ReportArgs, ReproArgs, RerunArgs, ResultArgs,
-    ResumeArgs, ServerArgs, SetupCommandArgs,
+    BlockersArgs, CompletionsArgs, CoverageArgs, DeviceArgs, DevicesArgs, DoctorArgs,
+    ExecutionArgs, GateArgs, ListArgs, ManArgs, PlanArgs, PushArgs, ReportArgs, ReproArgs,
+    RerunArgs, ResultArgs, ResumeArgs, ServerArgs, SetupCommandArgs,
 };
 use crate::exit::Exit;
 
@@ -52,6 +52,8 @@ pub enum Command {
     Blockers(BlockersArgs),
     /// Ask a server whether a gate is open.
     Gate(GateArgs),
+    /// Print how much of ATen a build covers, by named definitions.
+    Coverage(Box<CoverageArgs>),
     /// Print stand-alone Python that executes one case of a kept run.
     Repro(ReproArgs),
     /// Print the completions of a shell.

@@ -6,6 +6,7 @@
 
 mod cli;
 mod commands;
+mod coverage;
 mod device;
 mod environment;
 mod execution;
@@ -20,6 +21,7 @@ pub use commands::{
     BlockersArgs, CompletionsArgs, DevicesArgs, DoctorArgs, GateArgs, ListArgs, ManArgs, PushArgs,
     ReportArgs, ReproArgs, ResumeArgs, Shell, Weight,
 };
+pub use coverage::{CoverageArgs, CoverageCommand, CoverageDiffArgs};
 pub use device::DeviceArgs;
 pub use environment::{colours, hub_cache, program_path, socket_directory};
 pub use execution::ExecutionArgs;

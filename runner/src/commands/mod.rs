@@ -2,6 +2,7 @@
 //! them need first: Python, worker package, device, backend.
 
 mod blockers;
+mod coverage;
 mod devices;
 mod doctor;
 mod durations;
@@ -40,6 +41,7 @@ pub async fn execute(cli: Cli) -> Result<Exit, Error> {
         Some(Command::Report(args)) => report::execute(&args),
         Some(Command::Blockers(args)) => blockers::execute(&args),
         Some(Command::Gate(args)) => gate::execute(&args).await,
+        Some(Command::Coverage(args)) => coverage::execute(&args).await,
         Some(Command::Repro(args)) => repro::execute(&args),
         Some(Command::Completions(args)) => manual::print_completions(&args),
         Some(Command::Man(args)) => manual::print_page(&args),

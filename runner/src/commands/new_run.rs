@@ -7,6 +7,7 @@ use chrono::Utc;
 use protocol::ingest_api::create_run;
 use protocol::{PROTOCOL_VERSION, RunKey, Suite};
 
+use super::say;
 use super::session::{Ready, Tools};
 use super::start::Start;
 use crate::Error;
@@ -51,7 +52,8 @@ pub(super) struct Planned<'a> {
 
 impl Planned<'_> {
     /// Keeps it, and executes it to its end.
-    pub(super) async fn execute(self) -> Result<Exit, Error> {
+    pub(super) async fn execute(mut self) -> Result<Exit, Error> {
+        let inventory = self.ready.worker.inventory().await;
         let shard = self.plan.settings.shard;
         let run = self.describe().await;
         let manifest = plan::manifest(&self.plan.cases);
@@ -59,6 +61,11 @@ impl Planned<'_> {
         self.new.write_run(&run)?;
         self.new.write_manifest(&manifest)?;
         self.new.write_plan(&self.plan)?;
+        match inventory {
+            Ok(inventory) => self.new.write_inventory(&inventory)?,
+            // Coverage has no ground then, and says so; what is executed stands.
+            Err(why) => say(&format!("warning: there is no inventory of operators: {why}")),
+        }
         if !self.waivers.file.is_empty() {
             self.new.write_waivers(&self.waivers)?;
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use protocol::inventory::Inventory;
 use protocol::worker_link::{FromWorker, LINK_VERSION, Probed, ToWorker};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -166,6 +167,23 @@ impl Worker {
                 "the known-good operation took longer than {} s",
                 PROBE_LIMIT.as_secs()
             ))),
+        }
+    }
+
+    /// Opens the device and asks which overloads have which kernels.
+    pub async fn inventory(&mut self) -> Result<Inventory, String> {
+        if self.send(&ToWorker::TakeInventory).await.is_err() {
+            return Err(self.describe_death().await);
+        }
+        match tokio::time::timeout(PROBE_LIMIT, self.receive()).await {
+            Ok(Ok(FromWorker::Inventory(inventory))) => Ok(inventory),
+            Ok(Ok(FromWorker::ProbeFailed { error_class, message, .. })) => {
+                Err(format!("{error_class}: {message}"))
+            }
+            Ok(Ok(_)) => Err("the worker gave another answer".to_owned()),
+            Ok(Err(ReceiveError::Closed)) => Err(self.describe_death().await),
+            Ok(Err(ReceiveError::Garbage(error))) => Err(error.to_string()),
+            Err(_) => Err(format!("no answer within {} s", PROBE_LIMIT.as_secs())),
         }
     }
 

@@ -195,6 +195,42 @@ fn the_plan_is_listed_and_sharded() {
 }
 
 #[test]
+fn coverage_is_counted_by_definition_and_listed() {
+    let world = World::new();
+    assert_eq!(world.execute(&["pass", "unsupported"], &[]).code, 1);
+    let print = |args: &[&str]| {
+        let ended = world.run(&[&["coverage"], args].concat());
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        ended.stdout
+    };
+    let now = print(&["--device", "cpu"]);
+    assert_eq!(now, print(&["--run", "r"]), "the same build as of the run");
+    assert!(now.contains("registered                  1 of       3 overloads  33.3 %"), "{now}");
+    assert!(now.contains("tier1-calls           no run was kept that tells it"), "{now}");
+    let listed = print(&["--run=r", "--definition=reachable", "--list"]);
+    for line in [
+        "+ aten::composite  composite-implicit",
+        "- aten::missing  missing",
+        "+ aten::pass  native",
+    ] {
+        assert!(listed.contains(line), "{listed}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_str(&print(&["--run=r", "--json", "--list"])).unwrap();
+    for number in json["coverage"].as_array().unwrap() {
+        let Some(items) = number["items"].as_array() else { continue };
+        let covered = items.iter().filter(|item| item["covered"] == true);
+        let weight: u64 = covered.map(|item| item["weight"].as_u64().unwrap()).sum();
+        assert_eq!(number["numerator"].as_u64().unwrap(), weight, "{number}");
+    }
+    assert!(print(&["diff", "r", "r"]).contains("0 differences"));
+    let none = world.run(&["coverage", "diff", "r", "nosuch"]);
+    assert_ne!(none.code, 0);
+    let wrong = world.run(&["coverage", "--definition", "nosuch"]);
+    assert!(wrong.stderr.contains("must be one of registered"), "{}", wrong.stderr);
+}
+
+#[test]
 fn a_run_its_summary_its_report_and_its_repro() {
     let world = World::new();
     let ended = world.execute(&["pass", "unsupported", "abort", "mismatch", "flaky"], &[]);

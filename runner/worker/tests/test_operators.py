@@ -191,6 +191,25 @@ def test_the_rule_fits_the_operator(name: str, sample: int, rule: str, tmp_path:
     assert observed.to_compare[0].rule == rule
 
 
+@pytest.mark.parametrize(
+    ("name", "shape", "left"),
+    [
+        ("nn.functional.dropout2d", (5, 4, 3, 2), (5, 4)),
+        ("nn.functional.dropout2d", (5, 4, 3), (5, 4)),
+        ("nn.functional.dropout1d", (5, 4), (5,)),
+        ("nn.functional.dropout3d", (5, 4, 3, 2), (5,)),
+        ("nn.functional.dropout3d", (6, 5, 4, 3, 2), (6, 5)),
+        ("nn.functional.feature_alpha_dropout.with_train", (5, 4, 3, 2), (5, 4)),
+        ("module:nn.Dropout2d", (5, 4, 3, 2), (5, 4)),
+        ("nn.functional.dropout", (5, 4, 3), (5, 4, 3)),
+    ],
+)
+def test_a_channel_that_is_dropped_as_a_whole_counts_once(
+    name: str, shape: tuple[int, ...], left: tuple[int, ...]
+) -> None:
+    assert operator_rules.independent(name, torch.rand(shape)).shape == left
+
+
 def test_dropout_that_does_not_drop_is_compared_by_value(tmp_path: Path) -> None:
     samples = list(operators.samples(entry("nn.functional.dropout"), Dtype.FLOAT32, train=False))
     number = next(n for n, sample in enumerate(samples) if sample.kwargs.get("training") is False)

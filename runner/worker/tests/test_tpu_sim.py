@@ -211,3 +211,24 @@ def test_operators_behind_the_first_one_that_is_refused_are_found(
     observed, _ = server.spawn().ask(diagnosed)
     assert observed.failure is None, observed.failure
     assert [blocker.overload for blocker in observed.blockers] == ["aten::special_bessel_j0"]
+
+
+def test_the_inventory_tells_what_the_backend_brought(worker: WorkerHandle) -> None:
+    """The counts are those of torch 2.15.0 with torch_tpu 0.2.0; a new pair changes them here."""
+    taken, _ = worker.ask(messages.TakeInventory())
+    assert isinstance(taken, messages.Inventory), taken
+    assert taken.dispatch_key == "PrivateUse1"
+    aten = [overload for overload in taken.overloads if overload.name.startswith("aten::")]
+    native = [overload for overload in aten if "PrivateUse1" in overload.kernels]
+    assert (len(aten), len(native)) == (3121, 674)
+    assert all("PrivateUse1" in overload.added for overload in native)
+    assert len({overload.name.partition(".")[0] for overload in native}) == 483
+    assert sum("AutocastPrivateUse1" in overload.added for overload in aten) == 135
+    neither = [
+        overload
+        for overload in aten
+        if overload not in native and not any(k.startswith("Composite") for k in overload.kernels)
+    ]
+    assert len(neither) == 406
+    assert sum("CPU" in overload.kernels for overload in neither) == 249
+    assert any(overload.name.startswith("tpu::") for overload in taken.overloads)

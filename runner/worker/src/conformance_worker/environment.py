@@ -51,7 +51,7 @@ def load(profile: str) -> tuple[Device, dict[str, str]]:
             import torch
 
             torch.set_num_threads(1)
-            from conformance_worker import devices, operators, worker  # noqa: F401
+            from conformance_worker import devices, inventory, operators, worker  # noqa: F401
 
             operators.load()
         except Exception as error:
@@ -59,6 +59,7 @@ def load(profile: str) -> tuple[Device, dict[str, str]]:
             raise ImportFailedError(error, hint) from error
         try:
             device = devices.find(profile)
+            inventory.remember(device)
             versions = device.load()
         except Exception as error:
             raise ImportFailedError(

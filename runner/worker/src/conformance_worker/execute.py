@@ -6,6 +6,7 @@ What kind of case it is decides which module executes it; what went wrong is typ
 from __future__ import annotations
 
 import gc
+import itertools
 from collections.abc import Callable
 
 from conformance_worker import breadcrumb, graphs
@@ -21,6 +22,9 @@ from conformance_worker.messages import (
     Tagged,
 )
 from conformance_worker.words import FailureKind, Mode, Stage
+
+COLLECT_EVERY = 20
+"""Operator cases between two collections of garbage, which cost as much as a small case does."""
 
 UNTOUCHED = (FailureKind.SKIPPED, FailureKind.INFRA, FailureKind.UNSUPPORTED)
 """Failures after which the device is not suspect."""
@@ -83,7 +87,17 @@ def _finish(run: CaseRun) -> None:
     if run.request.mode is Mode.COMPILE:
         graphs.reset()
     observed.poisoned = _is_poisoned(observed.failure, device)
-    gc.collect()
+    _collect(run)
+
+
+_operator_cases = itertools.count(1)
+
+
+def _collect(run: CaseRun) -> None:
+    """Frees what cycles keep alive: after each model, since models are large, else now and then."""
+    is_operator = isinstance(run.request.task, OperatorTask)
+    if not is_operator or next(_operator_cases) % COLLECT_EVERY == 0:
+        gc.collect()
 
 
 def _is_poisoned(failure: Failure | None, device: Device) -> bool:

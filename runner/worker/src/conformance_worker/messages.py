@@ -109,6 +109,13 @@ class Probe(Tagged):
 
 
 @dataclass(frozen=True)
+class TakeInventory(Tagged):
+    """Open the device, and tell which overloads have which kernels."""
+
+    WORD: ClassVar[str] = "take_inventory"
+
+
+@dataclass(frozen=True)
 class ListOperators(Tagged):
     """List the operator cases of these entries; empty means all, and `samples` 0 means all."""
 
@@ -358,6 +365,28 @@ class Observed(Tagged):
 
 
 @dataclass(frozen=True)
+class InventoryOverload:
+    """What the dispatcher knows of one overload."""
+
+    name: str
+    schema: str
+    tags: list[str]
+    view: bool
+    structured_delegate: str
+    kernels: list[str]
+    added: list[str]
+
+
+@dataclass(frozen=True)
+class Inventory(Tagged):
+    """Answer to `take_inventory`."""
+
+    WORD: ClassVar[str] = "inventory"
+    dispatch_key: str
+    overloads: list[InventoryOverload]
+
+
+@dataclass(frozen=True)
 class Recorded(Tagged):
     """The separate recording execution ended; `operators` is absent where recording failed."""
 
@@ -368,8 +397,18 @@ class Recorded(Tagged):
 
 ToForkServer = Spawn | Stop
 FromForkServer = Ready | Failed | Spawned | Exited
-ToWorker = Probe | ListOperators | Execute | Stop
-FromWorker = Hello | Probed | ProbeFailed | OperatorsListed | Entered | Built | Observed | Recorded
+ToWorker = Probe | TakeInventory | ListOperators | Execute | Stop
+FromWorker = (
+    Hello
+    | Probed
+    | ProbeFailed
+    | Inventory
+    | OperatorsListed
+    | Entered
+    | Built
+    | Observed
+    | Recorded
+)
 
 
 # --- JSON ---------------------------------------------------------------------------------------

@@ -77,13 +77,28 @@ def observe(run: CaseRun, task: OperatorTask) -> None:
     settled = ties.settle(entry, sample, actual, expected.described[0])
     if settled.note:
         run.observed.notes.append(settled.note)
+    sides = (settled.leaves, structure), expected.described
+    if expected.rule is Rule.STATISTICAL:
+        sides = _independent(task.entry, sides[0]), _independent(task.entry, sides[1])
     run.compare(
-        (settled.leaves, structure),
-        expected.described,
+        *sides,
         rule=expected.rule,
         reference=f"cpu {expected.dtype_name}",
         tolerance_class=operator_rules.tolerance_class(task.entry, train=run.request.train),
     )
+
+
+def _independent(name: str, described: reference.Described) -> reference.Described:
+    leaves, structure = list(described[0]), list(described[1])
+    for number, leaf in enumerate(leaves):
+        if leaf.tensor is None:
+            continue
+        part = operator_rules.independent(name, leaf.tensor)
+        if part is not leaf.tensor:
+            leaves[number] = Leaf(leaf.path, part)
+            shape = {"shape": list(part.shape), "stride": list(part.contiguous().stride())}
+            structure[number] = structure[number] | shape
+    return leaves, structure
 
 
 def _note_both(run: CaseRun, actual: Exception, expected: Exception) -> None:

@@ -149,6 +149,25 @@ def rule(entry: Any, *, random: bool, dtypes: set[torch.dtype]) -> Rule:
     return Rule.EXACT
 
 
+_BY_CHANNEL = re.compile(r"[dD]ropout(?P<rank>[123])d|(feature_alpha_d|FeatureAlphaD)ropout")
+
+
+def independent(name: str, tensor: torch.Tensor) -> torch.Tensor:
+    """The part of a random output whose elements do not depend on each other.
+
+    Where whole channels are dropped, one element of each tells all; the others would count the same
+    chance many times over.
+    """
+    match = _BY_CHANNEL.search(name)
+    if match is None or tensor.dim() < 2:
+        return tensor
+    rank = int(match["rank"] or 1)
+    # 3 dimensions of `dropout2d` are a batch of channels of one dimension, unlike in the others.
+    batched = rank == 2 or match["rank"] is None or tensor.dim() == rank + 2
+    kept = 2 if batched else 1
+    return tensor if tensor.dim() <= kept else tensor.flatten(kept)[..., 0]
+
+
 def wants_processing(entry: Any) -> bool:
     """Whether outputs are compared only after the entry's own processing."""
     return bool(DECOMPOSITIONS.search(entry.name))

@@ -24,6 +24,7 @@ from conformance_worker.messages import (
     Probed,
     ProbeFailed,
     Recorded,
+    TakeInventory,
 )
 
 
@@ -41,6 +42,8 @@ def serve(link: Link, worker: int, device: Device) -> None:
         match request:
             case Probe():
                 link.send(probe(device))
+            case TakeInventory():
+                link.send(take_inventory(device))
             case ListOperators():
                 link.send(listing.list_cases(request))
             case Execute():
@@ -54,6 +57,18 @@ def _execute(link: Link, request: Execute, device: Device) -> None:
     link.send(run.observed)
     if request.record_operators:
         link.send(Recorded(request.case, run.count_operators()))
+
+
+def take_inventory(device: Device) -> messages.Inventory | ProbeFailed:
+    """Opens the device and asks the dispatcher."""
+    from conformance_worker import inventory
+
+    try:
+        device.check_present()
+        device.open()
+        return inventory.take(device)
+    except Exception as error:
+        return ProbeFailed(type(error).__name__, first_line(error), "see the worker's log")
 
 
 def probe(device: Device) -> Probed | ProbeFailed:

@@ -148,6 +148,8 @@ def worker(spawn):
             return
         if kind == "probe":
             probe(link, fake)
+        elif kind == "take_inventory":
+            link.send(type="inventory", dispatch_key="CPU", overloads=OVERLOADS)
         elif kind == "list_operators":
             known = [entry for entry in message["entries"] if not entry.startswith("nosuch")]
             cases = [
@@ -161,6 +163,24 @@ def worker(spawn):
             link.send(type="operators_listed", cases=cases, unknown=unknown, problems={})
         else:
             execute(link, message)
+
+
+OVERLOADS = [
+    {
+        "name": f"aten::{name}",
+        "schema": "(Tensor self) -> Tensor",
+        "tags": ["core"] if name == "pass" else [],
+        "view": False,
+        "structured_delegate": "",
+        "kernels": kernels,
+        "added": [],
+    }
+    for name, kernels in (
+        ("composite", ["CompositeImplicitAutograd"]),
+        ("missing", []),
+        ("pass", ["CPU"]),
+    )
+]
 
 
 def probe(link, fake):

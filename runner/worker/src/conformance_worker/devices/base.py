@@ -56,6 +56,12 @@ class Device:
 
     simulated = False
 
+    dispatch_keys: tuple[str, ...] = ("CPU",)
+    """Keys of the dispatcher that kernels of this backend stand under; the first is its own."""
+
+    operator_namespace = ""
+    """Namespace of operators that only this backend has."""
+
     dynamic_within_bounds: bool | None = True
     """What `torch.compile(dynamic=...)` is to be for sizes that are declared with bounds."""
 

@@ -16,6 +16,7 @@ class TheDevice(Device):
     """One GPU; which one is chosen by `CUDA_VISIBLE_DEVICES` in the worker's environment."""
 
     profile = "cuda"
+    dispatch_keys = ("CUDA", "AutogradCUDA", "AutocastCUDA", "SparseCUDA")
     place = "cuda:0"
 
     def check_present(self) -> None:

@@ -56,6 +56,16 @@ class TheDevice(Device):
 
     profile = "tpu"
     place = "tpu:0"
+    dispatch_keys = (
+        "PrivateUse1",
+        "AutogradPrivateUse1",
+        "SparsePrivateUse1",
+        "SparseCsrPrivateUse1",
+        "AutocastPrivateUse1",
+        "QuantizedPrivateUse1",
+        "NestedTensorPrivateUse1",
+    )
+    operator_namespace = "tpu"
     dynamic_within_bounds = None  # TorchTPU refuses `True`; the marks alone make sizes dynamic
 
     def __init__(self) -> None:
