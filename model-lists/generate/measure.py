@@ -183,14 +183,20 @@ def _on_meta(key: facts.BuildKey) -> dict[str, str]:
     from conformance_worker import graph_signature
     from torchvision import models
 
-    with torch.device("meta"):
+    def create() -> Any:
         if key.source == "timm":
-            module = timm.create_model(key.name, pretrained=False)
-        else:
-            kind = models.get_model_builder(key.name).__module__
-            within = ".detection." in kind or ".segmentation." in kind
-            options = {"weights_backbone": None} if within else {}
-            module = models.get_model(key.name, weights=None, **options)
+            return timm.create_model(key.name, pretrained=False)
+        kind = models.get_model_builder(key.name).__module__
+        within = ".detection." in kind or ".segmentation." in kind
+        options = {"weights_backbone": None} if within else {}
+        return models.get_model(key.name, weights=None, **options)
+
+    try:
+        with torch.device("meta"):
+            module = create()
+    except NotImplementedError:
+        # Some compute their widths with tensors.
+        module = create()
     return _result("ok", signature=graph_signature.of(module), module=module)
 
 

@@ -18,6 +18,11 @@ from conformance_worker.models.base import UnbuildableError
 
 IMAGE_SIZE = 224
 WAVE_SAMPLES = 4000
+WAVE_SAMPLES_OF_A_SPEAKER = 16_000
+"""A speaker is told by a stack of wide convolutions over time."""
+CHOICES = 2
+REGIONS = 4
+"""Regions of an image that come as features, from an object detector."""
 MEL_FRAMES = 64
 GRID_SIDE = 4
 """Rows and columns of patches of an image that comes as flat patches."""
@@ -66,6 +71,7 @@ class InputBuilder:
         self._every_modality = wishes.every_modality
         self._parameters = inspect.signature(model.forward).parameters
         self._generator = torch.Generator().manual_seed(seed)
+        self._choices = (CHOICES,) if self._name.endswith("ForMultipleChoice") else ()
         self._transposed = bool(_TRANSPOSED_MEL.search(self._name))
         self._text = _text_config(model.config)
         vision = ("vision_config", "vision_encoder_config", "encoder", "backbone_config")
@@ -98,6 +104,8 @@ class InputBuilder:
         if self._every_modality:
             wanted += _MODALITIES
         wanted.append("bbox")
+        if self._name.startswith("Lxmert"):
+            wanted += ["visual_feats", "visual_pos"]
         if "input_ids" in parameters and _TEXT_AND_IMAGE.search(self._name):
             wanted.append("pixel_values")
         arguments = {name: self._one(name) for name in dict.fromkeys(wanted) if name in parameters}
@@ -139,11 +147,19 @@ class InputBuilder:
                 if isinstance(value, int):
                     vocabulary = value
                     break
-        return self._integers(4, min(vocabulary, 100) - 8, rows, self._sequence)
+        tokens = self._integers(4, min(vocabulary, 100) - 8, rows, *self._choices, self._sequence)
+        if self._classifies_at_its_end():
+            tokens[..., -1] = self._number("eos_token_id", default=2)
+        return tokens
+
+    def _classifies_at_its_end(self) -> bool:
+        """Whether a model looks for the token that ends a text, and refuses a text without it."""
+        pair = getattr(self._config, "is_encoder_decoder", False)
+        return bool(pair) and self._name.endswith("ForSequenceClassification")
 
     def ones(self) -> torch.Tensor:
         """A mask that masks nothing."""
-        return torch.ones(self._batch, self._sequence, dtype=torch.int64)
+        return torch.ones(self._batch, *self._choices, self._sequence, dtype=torch.int64)
 
     def image_shape(self) -> tuple[int, int, int]:
         """Channels, height, width."""
@@ -215,11 +231,12 @@ class InputBuilder:
             return self._floats(self._batch, config.max_length, config.num_mel_bins)
         if _CODEC.search(self._name):
             return self._floats(self._batch, 1, WAVE_SAMPLES)
-        return self._floats(self._batch, WAVE_SAMPLES)
+        speaker = self._name.endswith("ForXVector")
+        return self._floats(self._batch, WAVE_SAMPLES_OF_A_SPEAKER if speaker else WAVE_SAMPLES)
 
     def boxes(self) -> torch.Tensor:
         """A box per token, corners in order."""
-        corner = self._integers(0, 50, self._batch, self._sequence, 2)
+        corner = self._integers(0, 50, self._batch, *self._choices, self._sequence, 2)
         return torch.cat([corner, corner + 10], dim=-1)
 
     def embeddings(self) -> torch.Tensor:
@@ -253,6 +270,20 @@ class InputBuilder:
         _, height, width = self.image_shape()
         return torch.ones(self._batch, height, width, dtype=torch.int64)
 
+    def regions(self) -> torch.Tensor:
+        """Features of regions of an image."""
+        features = self._number("visual_feat_dim", default=64)
+        return self._floats(self._batch, REGIONS, features)
+
+    def region_boxes(self) -> torch.Tensor:
+        """Corners of these regions, in parts of the image."""
+        return torch.rand(
+            self._batch,
+            REGIONS,
+            self._number("visual_pos_dim", default=4),
+            generator=self._generator,
+        )
+
     def codes(self) -> torch.Tensor:
         """Codes of a neural codec."""
         books = self._number("num_codebooks", "num_quantizers", "n_codebooks", default=8)
@@ -268,6 +299,7 @@ _BUILDERS: dict[str, Callable[[InputBuilder], Any]] = {
     "decoder_input_ids": InputBuilder.token_ids,
     "inputs": InputBuilder.token_ids,
     "labels": InputBuilder.token_ids,
+    "qformer_input_ids": InputBuilder.token_ids,
     "attention_mask": InputBuilder.ones,
     "decoder_attention_mask": InputBuilder.ones,
     "pixel_values": InputBuilder.image,
@@ -281,6 +313,8 @@ _BUILDERS: dict[str, Callable[[InputBuilder], Any]] = {
     "bbox": InputBuilder.boxes,
     "inputs_embeds": InputBuilder.embeddings,
     "hidden_states": InputBuilder.embeddings,
+    "visual_feats": InputBuilder.regions,
+    "visual_pos": InputBuilder.region_boxes,
     "past_values": InputBuilder.past_values,
     "past_time_features": InputBuilder.past_time_features,
     "past_observed_mask": InputBuilder.past_observed_mask,

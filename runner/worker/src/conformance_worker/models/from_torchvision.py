@@ -15,6 +15,8 @@ from conformance_worker.models.base import BuiltModel, Inputs, first_that_works
 FULL_IMAGE = 224
 TINY_IMAGES = (64, 128, FULL_IMAGE)
 FRAMES = 8
+FRAMES_BY_FAMILY = {"mvit": 16}
+"""Where the positions of a model are those of a film of a fixed length."""
 
 
 def build(spec: ModelSpec, seed: int) -> BuiltModel:
@@ -36,6 +38,9 @@ def _build(spec: ModelSpec, size: int, seed: int) -> BuiltModel:
     torch.manual_seed(seed)
     model = models.get_model(spec.id, weights=None, **arguments).eval()
 
+    family = kind.rpartition(".")[2]
+    frames = FRAMES_BY_FAMILY.get(family, FRAMES)
+
     def make_inputs(batch: int, sequence: int) -> Inputs:
         del sequence
         generator = torch.Generator().manual_seed(seed)
@@ -44,7 +49,7 @@ def _build(spec: ModelSpec, size: int, seed: int) -> BuiltModel:
                 args=([torch.rand(3, size, size, generator=generator) for _ in range(batch)],)
             )
         if ".video." in kind:
-            return Inputs(args=(torch.randn(batch, 3, FRAMES, size, size, generator=generator),))
+            return Inputs(args=(torch.randn(batch, 3, frames, size, size, generator=generator),))
         if ".optical_flow." in kind:
             pair = [torch.randn(batch, 3, size, size, generator=generator) for _ in range(2)]
             return Inputs(args=tuple(pair))

@@ -22,6 +22,8 @@ from conformance_worker.models.base import (
     parameters,
 )
 
+PADDING = 0
+
 
 def build(spec: ModelSpec, seed: int) -> BuiltModel:
     """Builds the class with random weights, shrunk where the size is `tiny`."""
@@ -65,11 +67,21 @@ def _tiny(
         raise UnbuildableError(f"{size} parameters are left after shrinking")
     # The first instance may have written derived values into its configuration.
     config = shrink.shrunk(make, recipe, overrides)
+    if model_class.__name__.endswith("ForSequenceClassification"):
+        name_padding(config)
     wishes = Wishes(
         image_size=shrink.SMALL_IMAGE if recipe.small_images else IMAGE_SIZE,
         every_modality=recipe.every_modality,
     )
     return _instantiate(model_class, config, seed, wishes)
+
+
+def name_padding(config: Any) -> None:
+    """Gives a padding token to a configuration without one: a classifier looks for the last token
+    before the padding. No input holds it."""
+    for part in (config, config.get_text_config()):
+        if getattr(part, "pad_token_id", None) is None:
+            part.pad_token_id = PADDING
 
 
 def _instantiate(
