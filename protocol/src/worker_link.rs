@@ -266,6 +266,10 @@ pub struct ModelSpec {
     /// Pinned revision of a hub id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
+    /// File with its weights, saved elsewhere, for a case whose layout is `checkpoint`; without one
+    /// the worker saves one itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<String>,
     /// `tiny` (shrunk, random weights) or `full`.
     pub size: String,
     /// Overrides of configuration values.

@@ -13,6 +13,9 @@ use crate::compare::ToleranceClass;
 use crate::filter::Filter;
 use crate::sweep::plan_sweep;
 
+/// Layout of a case that loads a model's weights from a file.
+pub const CHECKPOINT: &str = "checkpoint";
+
 /// One case with everything a worker needs to execute it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlannedCase {
@@ -97,6 +100,8 @@ pub struct Axes {
     pub dtypes: Vec<Dtype>,
     /// Directions, in order; dynamism and Tier 2 are forward only.
     pub directions: Vec<Direction>,
+    /// Whether Tier 1 also loads a checkpoint of every model, not only of those with one.
+    pub checkpoints: bool,
 }
 
 /// Lists every case: operators in the worker's order, then models in the order of their lists.
@@ -166,6 +171,31 @@ fn plan_models(
             let task = Task::Model { model: model.spec.clone(), compare: suite == Suite::Tier2 };
             cases.push(model.case(key, task));
         }
+        let loads = axes.checkpoints || model.spec.checkpoint.is_some();
+        if suite == Suite::Tier1 && loads {
+            plan_checkpoints(axes, model, cases)?;
+        }
+    }
+    Ok(())
+}
+
+/// One case per dtype that loads the model's weights from a file; how it is executed then is what
+/// its other cases are about.
+fn plan_checkpoints(
+    axes: &Axes,
+    model: &PlannedModel,
+    cases: &mut Vec<PlannedCase>,
+) -> Result<(), Error> {
+    for dtype in axes.dtypes.iter().copied().filter(|dtype| model.takes(*dtype)) {
+        let variant = Variant {
+            dtype,
+            mode: Mode::Eager,
+            direction: Direction::Forward,
+            layout: Some(CHECKPOINT.to_owned()),
+        };
+        let key = key(Suite::Tier1, &subject(&model.spec), &variant)?;
+        let task = Task::Model { model: model.spec.clone(), compare: false };
+        cases.push(model.case(key, task));
     }
     Ok(())
 }
@@ -350,6 +380,7 @@ mod tests {
             modes: vec![Mode::Eager, Mode::Compile],
             dtypes: vec![Dtype::Float32],
             directions: vec![Direction::Forward],
+            checkpoints: false,
         }
     }
 
@@ -365,6 +396,7 @@ mod tests {
                 source: "transformers".to_owned(),
                 id: id.to_owned(),
                 revision: None,
+                checkpoint: None,
                 size: "tiny".to_owned(),
                 overrides: serde_json::Map::new(),
                 batch: 2,
@@ -388,6 +420,24 @@ mod tests {
             layout: String::new(),
             error_input: false,
         }
+    }
+
+    #[test]
+    fn checkpoints_are_planned_for_those_that_have_one_or_for_all() {
+        let mut named = model("A", false);
+        named.spec.checkpoint = Some("/a.pt".to_owned());
+        let models = [named, model("B", false)];
+        let loading = |checkpoints, suite| {
+            let axes = Axes { checkpoints, ..axes(&[suite]) };
+            let cases = plan_cases(&axes, &[], &models).unwrap();
+            let keys = cases.into_iter().map(|case| case.key.as_str().to_owned());
+            keys.filter(|key| key.ends_with(CHECKPOINT)).collect::<Vec<_>>()
+        };
+        let a = "tier1/transformers:A#tiny/float32.eager.forward.checkpoint";
+        let b = "tier1/transformers:B#tiny/float32.eager.forward.checkpoint";
+        assert_eq!(loading(false, Suite::Tier1), [a]);
+        assert_eq!(loading(true, Suite::Tier1), [a, b]);
+        assert!(loading(true, Suite::Tier2).is_empty());
     }
 
     #[test]

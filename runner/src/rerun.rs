@@ -9,7 +9,7 @@ use protocol::{CaseKey, Outcome, RunKey, Suite, Verdict};
 
 use crate::Error;
 use crate::event::CaseResult;
-use crate::plan::{Axes, PlannedCase, PlannedModel, operator_case, plan_cases};
+use crate::plan::{Axes, CHECKPOINT, PlannedCase, PlannedModel, operator_case, plan_cases};
 
 /// What `--only` chooses by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,13 +133,20 @@ pub fn parse_address(text: &str) -> Result<Option<(String, RunKey)>, Error> {
 /// Plans exactly these cases by the rules of every plan: operators by their keys alone, models by
 /// their lists.
 pub fn plan_keys(keys: &[CaseKey], models: &[PlannedModel]) -> Result<Vec<PlannedCase>, Error> {
-    let mut axes = Axes { suites: vec![], modes: vec![], dtypes: vec![], directions: vec![] };
+    let mut axes = Axes {
+        suites: vec![],
+        modes: vec![],
+        dtypes: vec![],
+        directions: vec![],
+        checkpoints: false,
+    };
     for key in keys {
         let variant = key.variant();
         add(&mut axes.suites, key.suite());
         add(&mut axes.modes, variant.mode);
         add(&mut axes.dtypes, variant.dtype);
         add(&mut axes.directions, variant.direction);
+        axes.checkpoints |= variant.layout.as_deref() == Some(CHECKPOINT);
     }
     let operators: Vec<OperatorCase> = keys.iter().filter_map(operator_case).collect();
     let planned = plan_cases(&axes, &operators, models)?;
@@ -248,6 +255,7 @@ mod tests {
                 source: "timm".to_owned(),
                 id: "a/b".to_owned(),
                 revision: None,
+                checkpoint: None,
                 size: "tiny".to_owned(),
                 overrides: serde_json::Map::new(),
                 batch: 3,

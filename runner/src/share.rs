@@ -147,6 +147,7 @@ mod tests {
             source: "hub".to_owned(),
             id: id.to_owned(),
             revision: Some("facts-2026-10".to_owned()),
+            checkpoint: None,
             size: "tiny".to_owned(),
             overrides: serde_json::Map::from_iter([(
                 "architectures".to_owned(),

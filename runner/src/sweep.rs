@@ -98,6 +98,7 @@ mod tests {
             source: "transformers".to_owned(),
             id: "LlamaForCausalLM".to_owned(),
             revision: None,
+            checkpoint: None,
             size: "tiny".to_owned(),
             overrides: serde_json::Map::new(),
             batch: 2,

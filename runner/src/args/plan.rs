@@ -27,6 +27,10 @@ pub struct PlanArgs {
     /// Model list file for tier1, tier2 and dynamism; may be repeated.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub model_list: Vec<PathBuf>,
+    /// Tier 1 also loads a checkpoint of every model onto the device, saved on the host, not only
+    /// those that a list names.
+    #[arg(long)]
+    pub checkpoint: bool,
     /// Execute every model, also those of which the list says that they have the graph of another.
     #[arg(long)]
     pub no_dedupe: bool,

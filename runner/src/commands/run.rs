@@ -157,6 +157,7 @@ impl PlanInputs {
             modes: args.mode.clone(),
             dtypes: args.dtype.clone(),
             directions: args.direction.clone(),
+            checkpoints: args.checkpoint,
         };
         let cases = plan::plan_cases(&axes, operators, &self.models)?;
         plan::select(cases, &self.filter)

@@ -1,6 +1,7 @@
 //! One entry of a model list, and what the planner makes of it.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use protocol::worker_link::{DynamicDimension, ModelSpec};
 use protocol::{Dtype, SkipReason};
@@ -48,6 +49,8 @@ pub struct ModelEntry {
     pub task: Option<String>,
     /// Pinned revision of a hub model.
     pub revision: Option<String>,
+    /// File with weights that were saved elsewhere, relative to the list.
+    pub checkpoint: Option<PathBuf>,
     /// Tiny unless the list says full.
     pub size: Size,
     /// Configuration values that are set last and win.
@@ -134,6 +137,7 @@ impl ModelEntry {
             source: self.source.to_string(),
             id: self.name.clone(),
             revision: self.revision.clone(),
+            checkpoint: self.checkpoint.as_ref().map(|path| path.display().to_string()),
             size: self.size.to_string(),
             overrides,
             batch: self.batch,

@@ -1,6 +1,7 @@
 //! How each field of an entry is read: its type, its limits, and what to say when it is wrong.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use protocol::UnknownWord;
@@ -17,6 +18,7 @@ pub(crate) const ENTRY: &[&str] = &[
     "class",
     "task",
     "revision",
+    "checkpoint",
     "size",
     "overrides",
     "dtypes",
@@ -71,6 +73,7 @@ impl Reader {
             class: fields.optional("class", Self::text),
             task: fields.optional("task", Self::text),
             revision: fields.optional("revision", Self::revision),
+            checkpoint: fields.optional("checkpoint", Self::text).map(PathBuf::from),
             size: fields.optional("size", Self::word).unwrap_or(Size::Tiny),
             overrides: fields.optional("overrides", Self::overrides).unwrap_or_default(),
             dtypes: fields.optional("dtypes", Self::words).unwrap_or_default(),

@@ -15,9 +15,15 @@ use super::suggest::nearest;
 ///
 /// Everything that is wrong with it at once; a list without entries is an error of its own.
 pub fn load(path: &Path) -> Result<Vec<ModelEntry>, ModelListError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| ModelListError::Unreadable { path: path.to_owned(), source })?;
-    parse(path, &text)
+    let unreadable = |source| ModelListError::Unreadable { path: path.to_owned(), source };
+    let text = std::fs::read_to_string(path).map_err(unreadable)?;
+    let folder = std::path::absolute(path).map_err(unreadable)?;
+    let folder = folder.parent().unwrap_or(Path::new("/"));
+    let mut entries = parse(path, &text)?;
+    for checkpoint in entries.iter_mut().filter_map(|entry| entry.checkpoint.as_mut()) {
+        *checkpoint = folder.join(&checkpoint);
+    }
+    Ok(entries)
 }
 
 /// Reads several lists into one. A model that is in more than one of them with the same content

@@ -258,3 +258,20 @@ fn the_readme_names_every_field_and_word() {
     assert_eq!(toml(block("toml")).unwrap().len(), 4);
     assert_eq!(jsonl(block("json")).unwrap().len(), 1);
 }
+
+#[test]
+fn a_checkpoint_is_found_from_where_the_list_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("mine.toml");
+    let text = r#"models = [{ id = "timm:resnet18", checkpoint = "weights/a.pt", signature = "0123456789abcdef" }]"#;
+    std::fs::write(&list, text).unwrap();
+    let entry = super::load(&list).unwrap().remove(0);
+    assert_eq!(entry.checkpoint, Some(folder.path().join("weights/a.pt")));
+    assert_eq!(
+        entry.spec().checkpoint.unwrap(),
+        folder.path().join("weights/a.pt").display().to_string()
+    );
+    assert_eq!(entry.signature.as_deref(), Some("0123456789abcdef"));
+    let bad = toml(&text.replace("abcdef", "ABCDEF")).unwrap_err().to_string();
+    assert!(bad.contains("`signature` must be 16 hexadecimal digits"), "{bad}");
+}

@@ -78,3 +78,7 @@ class Hindered(torch.nn.Module):
 
 def hindered() -> tuple[torch.nn.Module, dict[str, Any]]:
     return Hindered(), {"x": torch.linspace(0.1, 0.4, 4)}
+
+
+def linear() -> tuple[torch.nn.Module, dict[str, Any]]:
+    return torch.nn.Linear(4, 4), {"input": torch.ones(2, 4)}

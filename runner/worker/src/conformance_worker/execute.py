@@ -65,9 +65,10 @@ def _observe(run: CaseRun) -> None:
 
         operator_case.observe(run, task)
     elif isinstance(task, ModelTask):
-        from conformance_worker import model_case
+        from conformance_worker import checkpoint, model_case
 
-        model_case.observe(run, task)
+        loads = run.request.layout == checkpoint.LAYOUT
+        (checkpoint if loads else model_case).observe(run, task)
     elif isinstance(task, DynamismTask):
         from conformance_worker import dynamism
 

@@ -138,6 +138,7 @@ class ModelSpec:
     sequence: int
     overrides: dict[str, Any] = field(default_factory=dict)
     revision: str | None = field(default=None, metadata={"skip_none": True})
+    checkpoint: str | None = field(default=None, metadata={"skip_none": True})
 
 
 @dataclass(frozen=True)

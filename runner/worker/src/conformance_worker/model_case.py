@@ -37,7 +37,7 @@ def observe(run: CaseRun, task: ModelTask) -> None:
     # A full model is executed on the host only where its values are wanted.
     if task.compare or task.model.size == "tiny":
         run.enter(Stage.REFERENCE)
-        expected = _expected(run, built, inputs, execute, wide=task.compare)
+        expected = expected_of(run, built, inputs, execute, wide=task.compare)
     leaves = _on_device(run, built, inputs, execute)
     run.note_places(leaves)
     run.enter(Stage.TRANSFER)
@@ -89,8 +89,11 @@ def forward(module: Callable[..., Any], inputs: Inputs) -> Any:
     return module(*inputs.args, **inputs.kwargs)
 
 
-def train_step(module: Any, inputs: Inputs) -> dict[str, Any]:
-    """One forward, a loss made of every floating output, one backward, one step of SGD."""
+def train_step(
+    module: Any, inputs: Inputs, *, optimiser: torch.optim.Optimizer | None = None
+) -> dict[str, Any]:
+    """One forward, a loss made of every floating output, one backward, one step: of SGD, unless
+    another optimiser is given."""
     owner: torch.nn.Module = module.function if isinstance(module, Compiled) else module
     outputs = module(*inputs.args, **inputs.kwargs)
     parts = [
@@ -107,13 +110,14 @@ def train_step(module: Any, inputs: Inputs) -> dict[str, Any]:
         for name, parameter in owner.named_parameters()
         if parameter.grad is not None
     }
-    torch.optim.SGD(owner.parameters(), lr=LEARNING_RATE).step()
+    (optimiser or torch.optim.SGD(owner.parameters(), lr=LEARNING_RATE)).step()
     return {"outputs": outputs, "loss": loss, "gradients": gradients}
 
 
-def _expected(
+def expected_of(
     run: CaseRun, built: BuiltModel, inputs: Inputs, execute: Any, *, wide: bool
 ) -> tuple[list[Leaf], list[dict[str, Any]], str]:
+    """What the host gives: leaves, their structure, and the dtype it was computed in."""
     host = reference.ModelReference(built, wide=wide)
     run.seed()
     with torch.set_grad_enabled(run.request.train):
