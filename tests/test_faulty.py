@@ -7,6 +7,7 @@ import json
 import subprocess
 from pathlib import Path
 
+from chaos import attempts
 from conftest import Runner
 
 EXPECTED = {
@@ -71,3 +72,24 @@ def test_every_fault_is_called_by_its_name(runner: Runner, tmp_path: Path) -> No
     assert last == {"overload": "aten::ones", "source": "breadcrumb"}, "what ran out of memory"
     repro = attempts["abs"]["evidence"]["repro"]
     assert "torch" in repro, "a crash keeps its repro"
+
+
+def test_a_case_that_poisons_the_device_and_passes_is_named(runner: Runner, tmp_path: Path) -> None:
+    selection = tmp_path / "selection.txt"
+    selection.write_text("add\natan\ncos\nmul\nsin\n")
+    command = runner.command(
+        "e2e-order",
+        *("--suite", "operators", "--selection", str(selection), "--samples", "1"),
+        *("--device", "faulty", "--fault=cos=poison-later"),
+    )
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 1, process.stdout + process.stderr
+    culprit = "operators/opinfo:cos#0/float32.eager.forward"
+    victim = "operators/opinfo:mul#0/float32.eager.forward"
+    finding = f"order: `{victim}` ends as error after `{culprit}` in the same process"
+    assert finding in process.stdout
+    outcomes: dict[str, list[str]] = {}
+    for attempt in attempts(runner.runs / "e2e-order"):
+        outcomes.setdefault(attempt["case"].split("#")[0][17:], []).append(attempt["outcome"])
+    assert outcomes.pop("mul") == ["error", "pass"]
+    assert outcomes == {entry: ["pass"] for entry in ("add", "atan", "cos", "sin")}

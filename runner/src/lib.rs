@@ -17,6 +17,7 @@
 pub mod args;
 pub mod backend;
 pub mod balance;
+pub mod bisect;
 pub mod client;
 pub mod commands;
 pub mod compare;

@@ -466,6 +466,22 @@ pub const fn is_retryable(outcome: Outcome) -> bool {
     }
 }
 
+/// Whether a case that ended so may have done it for what was executed before it. Memory and time
+/// run out by degrees, which no single case is to blame for.
+#[must_use]
+pub const fn may_depend_on_order(outcome: Outcome) -> bool {
+    match outcome {
+        Outcome::Mismatch | Outcome::Error | Outcome::Fallback | Outcome::Crash => true,
+        Outcome::Pass
+        | Outcome::Unsupported
+        | Outcome::Timeout
+        | Outcome::Oom
+        | Outcome::Skipped
+        | Outcome::Infra
+        | Outcome::HostLimit => false,
+    }
+}
+
 /// Whether an execution one operator at a time may name the operator to blame.
 #[must_use]
 pub const fn wants_breadcrumb(judged: &Judged) -> bool {

@@ -64,6 +64,9 @@ pub struct Settings {
     pub seed: u64,
     /// The slice of the plan that this process executes.
     pub shard: Option<Shard>,
+    /// Most executions to find the case that another one depends on; absent in runs of before.
+    #[serde(default)]
+    pub order_replays: u32,
     /// Seed of the order of execution; absent for the order of the manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shuffle: Option<u64>,

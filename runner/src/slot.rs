@@ -5,6 +5,7 @@
 //! execute next, and whether again, is [`crate::dispatch`]'s.
 
 mod blockers;
+mod order;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -45,6 +46,8 @@ pub struct Shared {
     pub recycle_after: u32,
     /// Growth in bytes after which a worker is replaced.
     pub recycle_growth_bytes: u64,
+    /// Most executions to find the case that another one depends on.
+    pub order_replays: u32,
     /// Seed of every generator.
     pub seed: u64,
     /// Whether the backend executes on the simulating host.
@@ -75,12 +78,14 @@ pub struct Assignment {
 }
 
 /// How an earlier attempt ended, the operator that a rerun named, and what else a model needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Earlier {
     outcome: Outcome,
     error_class: String,
     last_operator: Option<LastOperator>,
     blockers: Option<Vec<Blocker>>,
+    /// The cases before it in its process, in order.
+    predecessors: Vec<Arc<PlannedCase>>,
 }
 
 /// What a case is executed for.
@@ -88,6 +93,8 @@ pub struct Earlier {
 enum Purpose {
     /// To decide it.
     Decide,
+    /// To see whether it still fails after others.
+    Replay,
     /// To learn in which operator it ends, one operator at a time.
     NameOperator,
     /// To learn which operators stand in its way, these among them.
@@ -132,8 +139,8 @@ struct Current {
     device_type: String,
     executed: u32,
     resident_at_start: u64,
-    /// The case it executed last, to name what may have poisoned it.
-    last_case: Option<String>,
+    /// What it has executed, in order, to name what may have poisoned it.
+    cases: Vec<Arc<PlannedCase>>,
 }
 
 /// A slot with its worker.
@@ -227,10 +234,12 @@ impl SlotRunner {
         }
         let usable = executed.worker_usable;
         let crumb = executed.crumb;
-        let predecessor = self.current.as_ref().and_then(|c| c.last_case.clone());
-        if let Some(note) = self.look_after_worker(&assignment, &judged, usable).await {
-            let before = predecessor
-                .map_or_else(String::new, |case| format!("; the case before it was `{case}`"));
+        let mut predecessors = self.current.as_ref().map_or_else(Vec::new, |c| c.cases.clone());
+        predecessors.pop();
+        if let Some(note) = self.look_after_worker(&judged, usable).await {
+            let before = predecessors.last().map_or_else(String::new, |case| {
+                format!("; the case before it was `{}`", case.key)
+            });
             evidence.notes.push(format!("{note}{before}"));
         }
         let wants_rerun = wants_breadcrumb(&judged);
@@ -246,7 +255,9 @@ impl SlotRunner {
             error_class: judged.error_class.clone(),
             last_operator: evidence.last_operator.clone(),
             blockers: evidence.blockers.clone(),
+            predecessors,
         };
+        self.explain_order(&assignment, &judged, &mut evidence).await;
         let attempt = Box::new(Attempt {
             case: assignment.case.key.clone(),
             attempt: assignment.attempt,
@@ -264,14 +275,8 @@ impl SlotRunner {
 
     /// After a case: a worker that is gone or spoiled is dropped; after a bad outcome it must prove
     /// that its device still works. Returns a note when it could not.
-    async fn look_after_worker(
-        &mut self,
-        assignment: &Assignment,
-        judged: &Judged,
-        usable: bool,
-    ) -> Option<String> {
+    async fn look_after_worker(&mut self, judged: &Judged, usable: bool) -> Option<String> {
         let current = self.current.as_mut()?;
-        current.last_case = Some(assignment.case.key.to_string());
         if !usable || judged.outcome.spoils_the_worker() {
             let reason = match judged.outcome {
                 Outcome::Crash | Outcome::Timeout | Outcome::Oom => {
@@ -377,8 +382,8 @@ impl SlotRunner {
         let case = assignment.case.key.clone();
         let (worker, attempt) = (current.worker.number, assignment.attempt);
         let event = Event::CaseStarted { case: case.clone(), attempt, worker };
-        let with_breadcrumb = !matches!(purpose, Purpose::Decide);
-        if !with_breadcrumb {
+        let with_breadcrumb = !matches!(purpose, Purpose::Decide | Purpose::Replay);
+        if matches!(purpose, Purpose::Decide) {
             let _ = self.reports.send(Report::Event(event)).await;
         }
         let reports = self.reports.clone();
@@ -394,6 +399,7 @@ impl SlotRunner {
         }
         let request = self.shared.request(&assignment.case, &exchange, purpose);
         current.executed += 1;
+        current.cases.push(Arc::clone(&assignment.case));
         let mut execution = Execution {
             worker: &mut current.worker,
             deadlines,
@@ -475,14 +481,14 @@ impl Current {
     fn new(worker: Worker, probed: &Probed) -> Self {
         let device_type = probed.device.split(':').next().unwrap_or_default().to_owned();
         let resident_at_start = process::resident_bytes(worker.pid).unwrap_or(0);
-        Self { worker, device_type, executed: 0, resident_at_start, last_case: None }
+        Self { worker, device_type, executed: 0, resident_at_start, cases: Vec::new() }
     }
 }
 
 impl Shared {
     fn request(&self, case: &PlannedCase, exchange: &Exchange, purpose: &Purpose) -> Execute {
         let variant = case.key.variant();
-        let decides = matches!(purpose, Purpose::Decide);
+        let decides = matches!(purpose, Purpose::Decide | Purpose::Replay);
         let breadcrumb = (!decides).then(|| exchange.breadcrumb().display().to_string());
         Execute {
             case: case.key.to_string(),
@@ -498,7 +504,7 @@ impl Shared {
             record_operators: decides && case.key.suite() != Suite::Dynamism,
             continue_past: match purpose {
                 Purpose::FindBlockers(known) => Some(known.clone()),
-                Purpose::Decide | Purpose::NameOperator => None,
+                Purpose::Decide | Purpose::Replay | Purpose::NameOperator => None,
             },
         }
     }

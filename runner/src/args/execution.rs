@@ -21,6 +21,10 @@ pub struct ExecutionArgs {
     /// Replace a worker process when its memory has grown by this many MiB.
     #[arg(long, value_name = "MIB", default_value_t = 4096)]
     pub recycle_growth_mib: u64,
+    /// Where a case fails and then passes alone, execute the cases before it in its process again
+    /// at most this many times, to find the one that it depends on; 0 does not look.
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub order_replays: u32,
     /// Execute in an order that this seed decides, to find cases that depend on others; the plan
     /// stays as it is.
     #[arg(long, value_name = "SEED")]

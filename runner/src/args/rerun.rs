@@ -49,6 +49,9 @@ pub struct RerunArgs {
     /// Seconds that a case may spend transferring and executing.
     #[arg(long, value_name = "SECONDS")]
     pub execute_timeout: Option<u64>,
+    /// Most executions to find the case before it that a case depends on; 0 does not look.
+    #[arg(long, value_name = "N")]
+    pub order_replays: Option<u32>,
     /// Execute in an order that this seed decides.
     #[arg(long, value_name = "SEED")]
     pub shuffle: Option<u64>,
@@ -85,6 +88,7 @@ impl RerunArgs {
             retries: self.retries.unwrap_or(of_run.retries),
             compile_timeout: self.compile_timeout.unwrap_or(of_run.compile_timeout),
             execute_timeout: self.execute_timeout.unwrap_or(of_run.execute_timeout),
+            order_replays: self.order_replays.unwrap_or(of_run.order_replays),
             shuffle: self.shuffle.or(of_run.shuffle),
             shard: None,
             push: self.push.clone().filter(|url| !url.is_empty()),

@@ -168,6 +168,7 @@ fn usual_settings(profile: String) -> Settings {
         address_space_mib: usual.address_space_mib,
         seed: USUAL_SEED,
         shard: None,
+        order_replays: usual.order_replays,
         shuffle: usual.shuffle,
         faults: BTreeMap::new(),
         python: PathBuf::new(),

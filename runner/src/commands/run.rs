@@ -70,6 +70,7 @@ pub(super) async fn execute(args: &RunArgs) -> Result<Exit, Error> {
         address_space_mib: execution.address_space_mib,
         seed: args.plan.seed,
         shard: args.plan.shard,
+        order_replays: execution.order_replays,
         shuffle: execution.shuffle,
         faults: wanted.faults,
         python: tools.environment.executable.clone(),

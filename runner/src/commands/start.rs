@@ -78,6 +78,7 @@ impl Start {
             exchange: exchange.path().to_owned(),
             recycle_after: settings.recycle_after,
             recycle_growth_bytes: settings.recycle_growth_mib << 20,
+            order_replays: settings.order_replays,
             seed: settings.seed,
             host_limited: self.ready.profile == Profile::TpuSim,
             abandon,

@@ -127,6 +127,7 @@ def reap(link, children):
 POISONED = False
 WARM = False
 CRUMBS = -1
+HALF = False
 
 
 def worker(spawn):
@@ -285,7 +286,7 @@ def once(name):
 
 
 def execute(link, message):
-    global POISONED, WARM
+    global HALF, POISONED, WARM
     with open(os.path.join(os.environ["FAKE_STATE"], "executed"), "a") as file:
         file.write(message["case"] + "\n")
     if message["breadcrumb"]:
@@ -391,6 +392,20 @@ def execute(link, message):
     elif entry == "poison":
         POISONED = True
         observed(link, message, failure=failed("error", "aten::poison"))
+    elif entry == "poisonlater":
+        observed(link, message, good)
+        POISONED = True
+    elif entry in ("halfone", "halftwo"):
+        # Only both of them, in this order, spoil the process.
+        observed(link, message, good)
+        POISONED = entry == "halftwo" and HALF
+        HALF = True
+    elif entry == "plant":
+        HALF = True
+        observed(link, message, good)
+    elif entry == "reap":
+        bad = failed("error", "aten::reap") if HALF else None
+        observed(link, message, None if HALF else good, failure=bad)
     elif entry == "breaks":
         open(os.environ["FAKE_BROKEN"], "w").close()
         os.abort()

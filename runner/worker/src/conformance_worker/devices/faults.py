@@ -200,6 +200,7 @@ RULES: dict[str, Call] = {
     "silent-fallback": _execute,
     "warned-fallback": _fall_back,
     "poison": _execute,
+    "poison-later": _execute,
     "abort": _abort,
     "hang": _hang,
     "abort-inside": _inside(_abort),

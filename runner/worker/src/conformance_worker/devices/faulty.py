@@ -68,6 +68,10 @@ class TheDevice(cpu.TheDevice):
         if self._rule == "poison":
             self._poisoned = True
             raise PoisonedError("illegal memory access")
+        if self._rule == "poison-later":
+            output = function(*args, **kwargs)
+            self._poisoned = True
+            return output
         if self._rule == "silent-fallback":
             self._fell_back = True
         if self._rule == "write-neighbour" and self._first_moved is not None:
