@@ -1,8 +1,10 @@
 //! What the commands beside running take.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
-use super::{DeviceArgs, PlanArgs, PythonArgs, RunsDirArgs, ServerArgs, SetupArgs};
+use super::{DeviceArgs, PlanArgs, PythonArgs, RunsDirArgs, ServerArgs};
 
 /// Settings of `list`.
 #[derive(Debug, Args)]
@@ -166,17 +168,42 @@ pub struct GateArgs {
 /// Settings of `repro`.
 #[derive(Debug, Args)]
 pub struct ReproArgs {
-    /// Key of the run, or `latest`.
-    pub run: String,
+    /// Key of the run, or `latest`; left out, it is the latest.
+    #[arg(value_name = "RUN")]
+    pub run_or_case: String,
     /// Case key, or a part of it that only one case has.
-    pub case: String,
+    #[arg(value_name = "CASE")]
+    pub case: Option<String>,
+    /// Print the script that was kept with the run: nothing is made smaller, nothing is executed.
+    #[arg(long)]
+    pub kept: bool,
+    /// Seconds that making the script smaller may take; 0 leaves it as it is.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub minimise: u64,
+    /// Where the script is written; without it, below `repro` in the folder of the run.
+    #[arg(long, value_name = "FILE", conflicts_with = "kept")]
+    pub output: Option<PathBuf>,
     #[command(flatten)]
     pub runs: RunsDirArgs,
     #[command(flatten)]
-    pub setup: SetupArgs,
+    pub python: PythonArgs,
     /// Print a JSON object with the script in it.
     #[arg(long)]
     pub json: bool,
+}
+
+impl ReproArgs {
+    /// The run: the first of two words, else the latest.
+    #[must_use]
+    pub fn run(&self) -> &str {
+        if self.case.is_some() { &self.run_or_case } else { "latest" }
+    }
+
+    /// The case: the last word.
+    #[must_use]
+    pub fn case(&self) -> &str {
+        self.case.as_deref().unwrap_or(&self.run_or_case)
+    }
 }
 
 /// Settings of `completions`.

@@ -14,6 +14,7 @@ mod new_run;
 mod push;
 mod report;
 mod repro;
+mod repro_proof;
 mod rerun;
 mod resume;
 mod run;

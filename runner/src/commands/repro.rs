@@ -1,7 +1,10 @@
 //! `runner repro`: stand-alone Python for one case of a kept run.
 
+use std::path::PathBuf;
+
 use protocol::ingest_api::Attempt;
 
+use super::repro_proof::Prover;
 use super::{print, say};
 use crate::Error;
 use crate::args::ReproArgs;
@@ -13,7 +16,7 @@ use crate::run_dir::RunDir;
 use crate::worker_package::unpack_sim_wrapper;
 
 pub(super) fn execute(args: &ReproArgs) -> Result<Exit, Error> {
-    let run_dir = RunDir::find(&args.runs.directory(), &args.run)?;
+    let run_dir = RunDir::find(&args.runs.directory(), args.run())?;
     let records = journal::read(&run_dir.journal())?.records;
     let attempts: Vec<Attempt> = records
         .into_iter()
@@ -21,17 +24,17 @@ pub(super) fn execute(args: &ReproArgs) -> Result<Exit, Error> {
             Record::Attempt(attempt) => Some(*attempt),
             Record::Started { .. } | Record::Finding { .. } | Record::Ended { .. } => None,
         })
-        .filter(|attempt| attempt.case.as_str().contains(&args.case))
+        .filter(|attempt| attempt.case.as_str().contains(args.case()))
         .collect();
-    let exact = attempts.iter().any(|attempt| attempt.case.as_str() == args.case);
+    let exact = attempts.iter().any(|attempt| attempt.case.as_str() == args.case());
     let chosen: Vec<_> =
-        attempts.iter().filter(|a| !exact || a.case.as_str() == args.case).collect();
+        attempts.iter().filter(|a| !exact || a.case.as_str() == args.case()).collect();
     let Some(first) = chosen.first() else {
         return Err(Error::Usage {
             message: format!(
                 "run `{}` has no result for a case like `{}`",
                 run_dir.name(),
-                args.case
+                args.case()
             ),
             hint: "name the case as the summary and the reports do".to_owned(),
         });
@@ -40,7 +43,9 @@ pub(super) fn execute(args: &ReproArgs) -> Result<Exit, Error> {
         return Err(Error::Usage {
             message: format!(
                 "`{}` names several cases, among them `{}` and `{}`",
-                args.case, first.case, other.case
+                args.case(),
+                first.case,
+                other.case
             ),
             hint: "name the whole case".to_owned(),
         });
@@ -51,19 +56,35 @@ pub(super) fn execute(args: &ReproArgs) -> Result<Exit, Error> {
             hint: format!("execute it alone: `runner --filter '{}' …`", first.case),
         });
     };
-    let script = environment(&run_dir, args)? + &attempt.evidence.repro;
-    if args.json {
-        let object = serde_json::json!({
-            "case": attempt.case, "attempt": attempt.attempt, "outcome": attempt.outcome,
-            "message": attempt.message, "python": run_dir.plan()?.settings.python,
-            "script": script,
-        });
-        print(&format!("{object}\n"))?;
-    } else {
-        say(&format!("# {}: {} {}", attempt.case, attempt.outcome, attempt.message));
-        print(&script)?;
+    let environment = environment(&run_dir, args)?;
+    let python = python_of(&run_dir, args)?;
+    let mut object = serde_json::json!({
+        "case": attempt.case, "attempt": attempt.attempt, "outcome": attempt.outcome,
+        "message": attempt.message, "python": python,
+    });
+    say(&format!("# {}: {} {}", attempt.case, attempt.outcome, attempt.message));
+    if args.kept {
+        let script = environment + &attempt.evidence.repro;
+        object["script"] = serde_json::json!(script);
+        print(&if args.json { format!("{object}\n") } else { script })?;
+        return Ok(Exit::Success);
     }
-    Ok(Exit::Success)
+    let proof =
+        Prover { args, run_dir: &run_dir, attempt, python: &python, environment }.prove()?;
+    object["script"] = serde_json::json!(proof.script);
+    object["path"] = serde_json::json!(proof.path);
+    object["ended"] = serde_json::json!(proof.ended);
+    object["proved"] = serde_json::json!(proof.holds);
+    say(&format!("written to {}", proof.path.display()));
+    say(&proof.verdict());
+    print(&if args.json { format!("{object}\n") } else { proof.script })?;
+    Ok(if proof.holds { Exit::Success } else { Exit::SomeFailed })
+}
+
+/// The Python that is asked for, else that of the run.
+fn python_of(run_dir: &RunDir, args: &ReproArgs) -> Result<PathBuf, Error> {
+    let asked = args.python.python.clone().filter(|path| !path.as_os_str().is_empty());
+    Ok(asked.map_or_else(|| run_dir.plan().map(|plan| plan.settings.python), Ok)?)
 }
 
 /// Python that sets what the device needs before anything is imported.
@@ -71,14 +92,16 @@ fn environment(run_dir: &RunDir, args: &ReproArgs) -> Result<String, Error> {
     let settings = run_dir.plan()?.settings;
     let Ok(profile) = settings.profile.parse::<Profile>() else { return Ok(String::new()) };
     // The environment of then may be gone; the script itself is still worth having.
-    let Ok(python) = PythonEnvironment::ask(&settings.python) else { return Ok(String::new()) };
-    let wrapper = unpack_sim_wrapper(&args.setup.directory())?;
+    let Ok(python) = PythonEnvironment::ask(&python_of(run_dir, args)?) else {
+        return Ok(String::new());
+    };
+    let wrapper = unpack_sim_wrapper(&args.python.setup.directory())?;
     let mut variables = profile.environment(&python, Some(&wrapper));
     if variables.is_empty() {
         return Ok(String::new());
     }
     variables.insert("TORCH_DEVICE_BACKEND_AUTOLOAD".to_owned(), "0".to_owned());
     let json = serde_json::to_string(&variables).expect("texts only");
-    let python = settings.python.display();
+    let python = python.executable.display();
     Ok(format!("# execute with {python}\nimport os\nos.environ.update({json})\n"))
 }

@@ -237,13 +237,16 @@ fn a_run_its_summary_its_report_and_its_repro() {
     assert_snapshot!("a_run", world.snapshot(&ended));
     let report = world.run(&["report", "r"]);
     assert_eq!(report.stdout, ended.stdout, "the report is made again from the journal");
-    assert_snapshot!("its_repro", world.snapshot(&world.run(&["repro", "latest", "mismatch"])));
+    assert_snapshot!(
+        "its_repro",
+        world.snapshot(&world.run(&["repro", "latest", "mismatch", "--kept"]))
+    );
     for file in ["summary.json", "junit.xml", "report.html"] {
         assert!(world.path("runs/r").join(file).is_file(), "{file}");
     }
-    let of_a_crash = world.run(&["repro", "r", "abort"]);
+    let of_a_crash = world.run(&["repro", "r", "abort", "--kept"]);
     assert_eq!((of_a_crash.code, of_a_crash.stdout.as_str()), (0, "import torch  # left behind\n"));
-    assert_snapshot!("two_repros", world.snapshot(&world.run(&["repro", "r", "opinfo"])));
+    assert_snapshot!("two_repros", world.snapshot(&world.run(&["repro", "r", "opinfo", "--kept"])));
 }
 
 #[test]

@@ -54,7 +54,10 @@ fn a_run_and_what_is_made_of_it() {
         "report_list",
         shape(&world, &world.run(&["report", "--list", "--json"]))
     );
-    assert_json_snapshot!("repro", shape(&world, &world.run(&["repro", "r", "abort", "--json"])));
+    assert_json_snapshot!(
+        "repro",
+        shape(&world, &world.run(&["repro", "r", "abort", "--json", "--kept"]))
+    );
     let rerun = world.run(&["rerun", "--from=r", "--only=flaky", "--run-key=again", "--json"]);
     let of_rerun: Value = serde_json::from_str(&rerun.stdout).unwrap();
     assert_eq!(of_rerun["total"]["outcomes"], serde_json::json!({"pass": 1}));

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import sys
+from pathlib import Path
 
 from conformance_worker import environment, fork_server
 from conformance_worker.link import Link
@@ -20,6 +22,8 @@ def main() -> int:
     """Reads the command line and serves."""
     arguments = _parser().parse_args()
     environment.prepare()
+    if arguments.command == "repro":
+        return _repro(arguments)
     try:
         link = Link.connect(arguments.link)
     except OSError as error:
@@ -46,6 +50,21 @@ def main() -> int:
     return 0
 
 
+def _repro(arguments: argparse.Namespace) -> int:
+    """Writes the smallest script of a failure; it forks, so there is no link to the runner."""
+    try:
+        device, _ = environment.load(arguments.device)
+    except environment.ImportFailedError as error:
+        print(f"{error}\n\nhint: {error.hint}", file=sys.stderr)
+        return EXIT_IMPORT_FAILED
+    from conformance_worker import minimise
+
+    request = json.loads(arguments.request.read_text(encoding="utf-8"))
+    found = minimise.answer(request, device)
+    arguments.answer.write_text(json.dumps(found), encoding="utf-8")
+    return 0
+
+
 def _say_failed(link: Link, command: str, error: environment.ImportFailedError) -> int:
     from conformance_worker.messages import Failed
 
@@ -67,6 +86,10 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--link", required=True, help="Unix socket that the runner listens on")
         if name == "worker":
             command.add_argument("--worker", type=int, default=0, help="its number in the run")
+    command = commands.add_parser("repro")
+    command.add_argument("--device", required=True, choices=PROFILES)
+    command.add_argument("--request", required=True, type=Path, help="JSON file with the case")
+    command.add_argument("--answer", required=True, type=Path, help="JSON file to write")
     return parser
 
 
