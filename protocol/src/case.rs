@@ -243,6 +243,20 @@ impl<'de> Deserialize<'de> for CaseKey {
     }
 }
 
+#[cfg(feature = "schema")]
+impl utoipa::PartialSchema for CaseKey {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        utoipa::openapi::schema::ObjectBuilder::new()
+            .schema_type(utoipa::openapi::schema::Type::String)
+            .description(Some("suite/subject/dtype.mode.direction[.layout]"))
+            .examples(["operators/opinfo:add#0/float32.eager.forward"])
+            .into()
+    }
+}
+
+#[cfg(feature = "schema")]
+impl utoipa::ToSchema for CaseKey {}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,6 +11,7 @@ use crate::{Number, Outcome, Tolerance};
 /// Absent means "not measured", which is not zero and not "none": `operators` is `None` when the
 /// separate recording execution did not finish.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Evidence {
     /// Torch device string of the tensors that came out, for example `tpu:0`; several when they
@@ -83,6 +84,7 @@ pub struct Evidence {
 
 /// Graph counters of one case.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Graphs {
     /// Graphs compiled.
@@ -99,6 +101,7 @@ pub struct Graphs {
 
 /// Both the device and the reference raised.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct BothRaised {
     /// Error class on the device.
@@ -109,6 +112,7 @@ pub struct BothRaised {
 
 /// The operator in whose kernel the process was, as far as known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LastOperator {
     /// Overload, for example `aten::scatter_reduce.two`.
@@ -120,6 +124,7 @@ pub struct LastOperator {
 
 /// An overload that a model needs and the device does not execute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Blocker {
     /// The overload; without its overload name where only a native crash names it.
@@ -132,6 +137,7 @@ pub struct Blocker {
 
 /// Head and tail of the worker's log for one case.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct LogExcerpt {
     /// First bytes, as lossy UTF-8.
@@ -144,6 +150,7 @@ pub struct LogExcerpt {
 
 /// One set of outputs compared with its expectation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Comparison {
     /// Which output set: empty for the only one, `S=16` in a sweep.
@@ -179,6 +186,7 @@ impl Comparison {
 
 /// One output tensor compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TensorComparison {
     /// Path in the output tree: `0`, `logits`, `past_key_values.0.key`.
@@ -198,6 +206,7 @@ pub struct TensorComparison {
 /// Figures of one comparison. `None` where undefined (no elements, zero variance), never a
 /// flattering default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Figures {
     /// Elements compared.
@@ -237,6 +246,7 @@ pub struct Figures {
 
 /// One size of a dynamism sweep.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SweepPoint {
     /// Named sizes: `sequence=17`.

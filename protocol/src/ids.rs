@@ -53,6 +53,20 @@ impl<'de> Deserialize<'de> for RunKey {
     }
 }
 
+#[cfg(feature = "schema")]
+impl utoipa::PartialSchema for RunKey {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        utoipa::openapi::schema::ObjectBuilder::new()
+            .schema_type(utoipa::openapi::schema::Type::String)
+            .description(Some("1 to 80 of a-z, 0-9, ., _, -"))
+            .pattern(Some("^[a-z0-9][a-z0-9._-]{0,79}$"))
+            .into()
+    }
+}
+
+#[cfg(feature = "schema")]
+impl utoipa::ToSchema for RunKey {}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -24,6 +24,8 @@ pub mod create_run {
 
     /// What a run is, before its first case is executed.
     #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+    #[cfg_attr(feature = "schema", schema(as = CreateRunRequest))]
     #[serde(deny_unknown_fields)]
     pub struct Request {
         /// [`crate::PROTOCOL_VERSION`] of the sender.
@@ -54,6 +56,8 @@ pub mod create_run {
 
     /// The run as stored.
     #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+    #[cfg_attr(feature = "schema", schema(as = CreateRunResponse))]
     pub struct Response {
         /// Echo of the key.
         pub run_key: RunKey,
@@ -70,6 +74,8 @@ pub mod put_manifest {
 
     /// The plan, sent before the first case is executed.
     #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+    #[cfg_attr(feature = "schema", schema(as = PutManifestRequest))]
     #[serde(deny_unknown_fields)]
     pub struct Request {
         /// SHA-256, lower-case hex, over every case key followed by a line feed, in order.
@@ -80,6 +86,8 @@ pub mod put_manifest {
 
     /// What is stored.
     #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+    #[cfg_attr(feature = "schema", schema(as = PutManifestResponse))]
     pub struct Response {
         /// Cases in the stored manifest.
         pub planned: u64,
@@ -101,6 +109,7 @@ pub mod put_inventory {
 
 /// One attempt at one case, as the runner observed it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Attempt {
     /// The case.
@@ -132,6 +141,7 @@ pub struct Attempt {
 /// Who sends: one journal of one runner. Two sources of one run never share a number of an
 /// attempt: what both call attempt 1 are two attempts, and the worst of them stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Source {
     /// Random name of the journal, the same for every delivery of it; at most 80 characters.
@@ -148,6 +158,8 @@ pub mod post_results {
 
     /// At most [`super::MAX_BATCH_RESULTS`] attempts and [`super::MAX_BODY_BYTES`] bytes.
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+    #[cfg_attr(feature = "schema", schema(as = PostResultsRequest))]
     #[serde(deny_unknown_fields)]
     pub struct Request {
         /// Who sends them; absent means the only sender of an undivided run.
@@ -159,6 +171,8 @@ pub mod post_results {
 
     /// What came of the batch; either all of it is stored or none.
     #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+    #[cfg_attr(feature = "schema", schema(as = PostResultsResponse))]
     pub struct Response {
         /// Attempts stored now.
         pub stored: u64,
@@ -173,6 +187,8 @@ pub mod seal_run {
 
     /// Ends the run, or one shard of it. Repeatable.
     #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+    #[cfg_attr(feature = "schema", schema(as = SealRunRequest))]
     #[serde(deny_unknown_fields)]
     pub struct Request {
         /// Who ends; absent means the only sender of an undivided run.
@@ -187,6 +203,8 @@ pub mod seal_run {
 
     /// The run's completeness.
     #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+    #[cfg_attr(feature = "schema", schema(as = SealRunResponse))]
     pub struct Response {
         /// `complete` or `incomplete`.
         pub completeness: String,
@@ -204,6 +222,7 @@ pub mod seal_run {
 
 /// The body of every answer that is not a success.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ErrorBody {
     /// HTTP status.
     pub status: u16,

@@ -12,6 +12,10 @@
 #[macro_use]
 mod words;
 
+#[cfg(feature = "schema")]
+#[doc(hidden)]
+pub use utoipa;
+
 pub mod blockers;
 pub mod case;
 pub mod coverage;

@@ -80,6 +80,24 @@ impl<'de> Deserialize<'de> for Number {
     }
 }
 
+#[cfg(feature = "schema")]
+impl utoipa::PartialSchema for Number {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
+        let words = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .enum_values(Some(["nan", "inf", "-inf"]));
+        OneOfBuilder::new()
+            .item(ObjectBuilder::new().schema_type(Type::Number))
+            .item(words)
+            .description(Some("A number; one that is not finite is a word"))
+            .into()
+    }
+}
+
+#[cfg(feature = "schema")]
+impl utoipa::ToSchema for Number {}
+
 #[cfg(test)]
 mod tests {
     use super::*;

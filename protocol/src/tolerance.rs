@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 /// `approx::relative_eq`, which passes on its `epsilon` **or** on its `max_relative` of the larger
 /// side.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Tolerance {
     /// Relative part, scaled by `|expected|`.

@@ -54,6 +54,8 @@ macro_rules! words {
             }
         }
 
+        $crate::words_schema!($name, $noun);
+
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
                 s.serialize_str(self.as_str())
@@ -67,4 +69,32 @@ macro_rules! words {
             }
         }
     };
+}
+
+/// The schema of such an enum, for documents about an API.
+#[cfg(feature = "schema")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! words_schema {
+    ($name:ident, $noun:literal) => {
+        impl $crate::utoipa::PartialSchema for $name {
+            fn schema() -> $crate::utoipa::openapi::RefOr<$crate::utoipa::openapi::schema::Schema> {
+                $crate::utoipa::openapi::schema::ObjectBuilder::new()
+                    .schema_type($crate::utoipa::openapi::schema::Type::String)
+                    .enum_values(Some(Self::ALL.iter().map(|word| word.as_str())))
+                    .description(Some($noun))
+                    .into()
+            }
+        }
+
+        impl $crate::utoipa::ToSchema for $name {}
+    };
+}
+
+/// Nothing, where nobody documents an API.
+#[cfg(not(feature = "schema"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! words_schema {
+    ($name:ident, $noun:literal) => {};
 }

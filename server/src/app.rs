@@ -1,10 +1,11 @@
 //! The state that handlers share, the router, its layers, and serving until told to stop.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{FromRef, Request, State};
+use axum::extract::{FromRef, MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware::{self, Next};
 use axum::response::Response;
@@ -15,12 +16,15 @@ use tower_http::decompression::RequestDecompressionLayer;
 use tower_http::limit::RequestBodyLimitLayer;
 use tower_http::timeout::TimeoutLayer;
 use tracing::Instrument as _;
+use utoipa_axum::router::OpenApiRouter;
 
+use crate::api::metrics::Metrics;
 use crate::args::Reads;
 use crate::clock::Clock;
 use crate::db::Db;
 use crate::error::{self, Error};
 use crate::gates::Gates;
+use crate::rate::TokenRate;
 
 /// Longest time for one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -38,6 +42,10 @@ pub struct AppState {
     pub settings: Arc<Settings>,
     /// Room for requests that bring results.
     pub ingest_room: Arc<Semaphore>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// How much each token may still do.
+    pub rate: Arc<TokenRate>,
 }
 
 /// Settings that handlers look at.
@@ -49,6 +57,8 @@ pub struct Settings {
     pub reads: Reads,
     /// Requests with results handled at once.
     pub ingest_limit: usize,
+    /// Requests that one token may make in a minute.
+    pub token_requests_per_minute: NonZeroU32,
 }
 
 impl AppState {
@@ -56,7 +66,16 @@ impl AppState {
     #[must_use]
     pub fn new(db: Db, clock: Clock, gates: Gates, settings: Settings) -> Self {
         let ingest_room = Arc::new(Semaphore::new(settings.ingest_limit));
-        Self { db, clock, gates: Arc::new(gates), settings: Arc::new(settings), ingest_room }
+        let rate = Arc::new(TokenRate::new(settings.token_requests_per_minute));
+        Self {
+            db,
+            clock,
+            gates: Arc::new(gates),
+            settings: Arc::new(settings),
+            ingest_room,
+            metrics: Arc::default(),
+            rate,
+        }
     }
 }
 
@@ -66,15 +85,25 @@ impl FromRef<AppState> for Db {
     }
 }
 
+/// Every endpoint that the API's document describes.
+pub fn described() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().nest("/api/v1", crate::api::router()).merge(crate::api::metrics::router())
+}
+
 /// Every route with every layer.
 pub fn router(state: AppState) -> Router {
+    let (api, mut document) = described().split_for_parts();
+    let (health, of_health) = crate::api::health::router().split_for_parts();
+    document.merge(of_health);
     let readable = Router::new()
         .merge(crate::pages::router())
-        .nest("/api/v1", crate::api::router())
+        .merge(api.layer(middleware::from_fn(crate::api::etag::tag)))
+        .merge(crate::api::page(crate::api::with_errors(document)))
         .layer(middleware::from_fn_with_state(state.clone(), restrict_reads));
+    let metrics = state.metrics.clone();
     Router::new()
         .merge(readable)
-        .merge(crate::api::health::router())
+        .merge(health)
         .fallback(error::not_found)
         .with_state(state)
         .layer(RequestDecompressionLayer::new())
@@ -84,22 +113,27 @@ pub fn router(state: AppState) -> Router {
             REQUEST_TIMEOUT,
         ))
         .layer(CatchPanicLayer::new())
-        .layer(middleware::from_fn(observe))
+        .layer(middleware::from_fn_with_state(metrics, observe))
         .layer(CompressionLayer::new())
 }
 
 /// Outermost but for compression: names the request, gives errors their face, and sets the
 /// headers that every answer carries.
-async fn observe(request: Request, next: Next) -> Response {
+async fn observe(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
     let request_id = format!("{:016x}", rand::random::<u64>());
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
+    let route = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map_or_else(|| "none".to_owned(), |matched| matched.as_str().to_owned());
     let span = tracing::info_span!("request", id = %request_id, %method, path = %path);
     let started = std::time::Instant::now();
     let mut response = async {
         let response = error::show(&path, &request_id, next.run(request).await);
-        let milliseconds = started.elapsed().as_millis();
-        tracing::info!(status = response.status().as_u16(), milliseconds, "answered");
+        let (status, elapsed) = (response.status().as_u16(), started.elapsed());
+        metrics.note_request(method.as_str(), &route, status, elapsed.as_secs_f64());
+        tracing::info!(status, milliseconds = elapsed.as_millis(), route, "answered");
         response
     }
     .instrument(span)
@@ -111,8 +145,18 @@ async fn observe(request: Request, next: Next) -> Response {
     for (name, value) in &SECURITY_HEADERS {
         headers.insert(name.clone(), HeaderValue::from_static(value));
     }
+    if path.starts_with(crate::api::PAGE_PATH) {
+        let policy = HeaderValue::from_static(DOCUMENT_PAGE_POLICY);
+        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
     response
 }
+
+/// The page of the API's document: still nothing from elsewhere and no inline script, but its
+/// style sheet has pictures in it.
+const DOCUMENT_PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; \
+    style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; \
+    base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// No inline script or style, nothing from elsewhere, no framing, no guessing of types.
 static SECURITY_HEADERS: [(HeaderName, &str); 4] = [

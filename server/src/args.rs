@@ -75,6 +75,14 @@ pub struct ServeArgs {
     /// Requests with results handled at once; more are answered 429 with `Retry-After`.
     #[arg(long, env = "CONFORMANCE_INGEST_LIMIT", default_value_t = 8, value_name = "N")]
     pub ingest_limit: usize,
+    /// Requests that one token may make in a minute; more are answered 429 with `Retry-After`.
+    #[arg(
+        long,
+        env = "CONFORMANCE_TOKEN_REQUESTS_PER_MINUTE",
+        default_value = "6000",
+        value_name = "N"
+    )]
+    pub token_requests_per_minute: std::num::NonZeroU32,
     /// Hours without a result after which an unsealed run is closed as incomplete.
     #[arg(long, env = "CONFORMANCE_SILENCE_HOURS", default_value_t = 6, value_name = "HOURS",
           value_parser = clap::value_parser!(u32).range(1..=10_000))]

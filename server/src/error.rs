@@ -66,6 +66,14 @@ pub enum Error {
         /// When to come back.
         retry_after_secs: u64,
     },
+    /// One token asks too often; the same request will do later.
+    #[error("token `{token}` makes too many requests")]
+    TooMany {
+        /// Its name.
+        token: String,
+        /// When to come back.
+        retry_after_secs: u64,
+    },
     /// The database cannot be reached.
     #[error("the database cannot be reached")]
     Unavailable(#[source] sqlx::Error),
@@ -100,7 +108,7 @@ impl Error {
             Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
             Self::Forbidden { .. } => StatusCode::FORBIDDEN,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Busy { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::Busy { .. } | Self::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -121,7 +129,9 @@ impl Error {
                 format!("make one with `server token create --name NAME --scope {scope}`")
             }
             Self::TooLarge { .. } => "send fewer results per request".to_owned(),
-            Self::Busy { .. } => "send it again after the time in `Retry-After`".to_owned(),
+            Self::Busy { .. } | Self::TooMany { .. } => {
+                "send it again after the time in `Retry-After`".to_owned()
+            }
             Self::Unavailable(_) => "send it again; nothing of it was stored".to_owned(),
             Self::Internal(_) => {
                 "tell the operator of this server the request id; the log has the cause".to_owned()
@@ -131,7 +141,9 @@ impl Error {
 
     const fn retry_after_secs(&self) -> Option<u64> {
         match self {
-            Self::Busy { retry_after_secs } => Some(*retry_after_secs),
+            Self::Busy { retry_after_secs } | Self::TooMany { retry_after_secs, .. } => {
+                Some(*retry_after_secs)
+            }
             Self::Unavailable(_) => Some(5),
             Self::NoSuch { .. }
             | Self::BadRequest { .. }

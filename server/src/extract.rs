@@ -172,7 +172,9 @@ pub(crate) async fn find_caller(parts: &Parts, state: &AppState) -> Result<Calle
         .map(|(_, secret)| secret.trim())
         .ok_or(Error::Unauthorized("the header `Authorization` is not a bearer token"))?;
     let db = Db::from_ref(state);
-    crate::db::tokens::find_by_secret(db.pool(), secret)
+    let caller = crate::db::tokens::find_by_secret(db.pool(), secret)
         .await?
-        .ok_or(Error::Unauthorized("the token is unknown or revoked"))
+        .ok_or(Error::Unauthorized("the token is unknown or revoked"))?;
+    state.rate.take(caller.token_id, &caller.name)?;
+    Ok(caller)
 }

@@ -90,6 +90,7 @@ pub async fn ask(
         // What a run is compared with may have changed since it was judged.
         if !ingest::judge_if_due(state, &run_ids).await? {
             record(state, gate, &answer, run_ids, state.clock.now()).await?;
+            state.metrics.note_answer(name, answer.answer.as_str());
             return Ok(answer);
         }
     }

@@ -4,7 +4,7 @@
 //! state handlers share; `error` one error with two faces; `extract` what a handler may take;
 //! `api` JSON endpoints; `pages` HTML, with `charts` and `filters`; `judge` pure judgement, no SQL
 //! and no async; `ingest` what runners send, stored and judged; `db` all SQL;
-//! `tasks` periodic jobs; `embedded` the private database used when no `DATABASE_URL` is set.
+//! `tasks` periodic jobs; `rate` how much each token may do; `embedded` the private database used when no `DATABASE_URL` is set.
 //!
 //! What the words mean is in `docs/glossary.md`; what crosses the wire is in the crate `protocol`.
 
@@ -23,6 +23,7 @@ pub mod gates;
 pub mod ingest;
 pub mod judge;
 pub mod pages;
+pub mod rate;
 pub mod tasks;
 pub mod telemetry;
 pub mod trouble;

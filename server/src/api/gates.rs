@@ -1,9 +1,11 @@
 //! The gate's answer, for CI: always 200, because the answer is in the body.
 
+use axum::Json as JsonBody;
 use axum::extract::State;
-use axum::routing::get;
-use axum::{Json as JsonBody, Router};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::app::AppState;
 use crate::error::Result;
@@ -12,11 +14,11 @@ use crate::gates;
 use crate::judge::gate::GateAnswer;
 
 /// The endpoints.
-pub fn router() -> Router<AppState> {
-    Router::new().route("/gates", get(list)).route("/gates/{name}", get(ask))
+pub fn router() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(ask))
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct GateBody {
     name: String,
     title: String,
@@ -24,11 +26,14 @@ struct GateBody {
     rules_sha256: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct GateList {
     gates: Vec<GateBody>,
 }
 
+/// The gates of this server.
+#[utoipa::path(get, path = "/gates", tag = "gates",
+    responses((status = 200, description = "All of them, by name", body = GateList)))]
 async fn list(State(state): State<AppState>) -> JsonBody<GateList> {
     let gates = state
         .gates
@@ -44,7 +49,8 @@ async fn list(State(state): State<AppState>) -> JsonBody<GateList> {
 }
 
 /// Query of a gate.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 struct AskQuery {
     /// `latest`, or run keys with commas.
@@ -53,6 +59,10 @@ struct AskQuery {
     device: Option<String>,
 }
 
+/// May it ship? Always 200: the answer is in the body.
+#[utoipa::path(get, path = "/gates/{name}", tag = "gates",
+    params(("name" = String, Path, description = "Name of the gate"), AskQuery),
+    responses((status = 200, description = "Rule by rule", body = GateAnswer)))]
 async fn ask(
     State(state): State<AppState>,
     Path(name): Path<String>,

@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
+use axum::Json as JsonBody;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::{post, put};
-use axum::{Json as JsonBody, Router};
 use protocol::RunKey;
 use protocol::ingest_api::{create_run, post_results, put_manifest, seal_run};
 use serde::Deserialize;
 use tokio::sync::SemaphorePermit;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::app::AppState;
 use crate::error::{Error, Result};
@@ -22,13 +24,13 @@ const PATIENCE: Duration = Duration::from_millis(250);
 const RETRY_AFTER_SECS: u64 = 1;
 
 /// The endpoints.
-pub fn router() -> Router<AppState> {
-    Router::new()
-        .route("/runs", post(announce))
-        .route("/runs/{run}/manifest", put(plan))
-        .route("/runs/{run}/results", post(take_in))
-        .route("/runs/{run}/seal", post(seal))
-        .route("/runs/{run}/void", post(void))
+pub fn router() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(announce))
+        .routes(routes!(plan))
+        .routes(routes!(take_in))
+        .routes(routes!(seal))
+        .routes(routes!(void))
 }
 
 /// Room for one more request that brings results, or 429. Taken before the body is read, because
@@ -45,6 +47,12 @@ impl Room {
     }
 }
 
+/// Announces a run. Shards of one run announce it each; only `host` and `started_at` may differ.
+#[utoipa::path(post, path = "/runs", tag = "runners",
+    request_body = create_run::Request,
+    responses((status = 201, description = "Stored now", body = create_run::Response),
+        (status = 200, description = "It was there, with the same body", body = create_run::Response)),
+    security(("token" = ["ingest"])))]
 async fn announce(
     AuthRunner(caller): AuthRunner,
     State(state): State<AppState>,
@@ -55,6 +63,12 @@ async fn announce(
     Ok((status, JsonBody(response)))
 }
 
+/// Sends the ordered set of planned cases with its hash.
+#[utoipa::path(put, path = "/runs/{run}/manifest", tag = "runners",
+    params(("run" = RunKey, Path, description = "Key of the run")),
+    request_body = put_manifest::Request,
+    responses((status = 200, description = "Stored", body = put_manifest::Response)),
+    security(("token" = ["ingest"])))]
 async fn plan(
     AuthRunner(_): AuthRunner,
     State(state): State<AppState>,
@@ -66,6 +80,12 @@ async fn plan(
     Ok(JsonBody(ingest::put_manifest(&state, &key, request).await?))
 }
 
+/// Sends attempts, all or nothing.
+#[utoipa::path(post, path = "/runs/{run}/results", tag = "runners",
+    params(("run" = RunKey, Path, description = "Key of the run")),
+    request_body = post_results::Request,
+    responses((status = 200, description = "Stored and judged", body = post_results::Response)),
+    security(("token" = ["ingest"])))]
 async fn take_in(
     AuthRunner(_): AuthRunner,
     State(state): State<AppState>,
@@ -77,6 +97,12 @@ async fn take_in(
     Ok(JsonBody(ingest::post_results(&state, &key, request).await?))
 }
 
+/// Says that a source has nothing more to send.
+#[utoipa::path(post, path = "/runs/{run}/seal", tag = "runners",
+    params(("run" = RunKey, Path, description = "Key of the run")),
+    request_body = seal_run::Request,
+    responses((status = 200, description = "What the run is worth", body = seal_run::Response)),
+    security(("token" = ["ingest"])))]
 async fn seal(
     AuthRunner(_): AuthRunner,
     State(state): State<AppState>,
@@ -87,12 +113,18 @@ async fn seal(
 }
 
 /// Body of `POST /api/v1/runs/{run}/void`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct VoidRequest {
     reason: String,
 }
 
+/// Withdraws a run.
+#[utoipa::path(post, path = "/runs/{run}/void", tag = "runners",
+    params(("run" = RunKey, Path, description = "Key of the run")),
+    request_body = VoidRequest,
+    responses((status = 204, description = "Withdrawn")),
+    security(("token" = ["triage"])))]
 async fn void(
     AuthTriage(caller): AuthTriage,
     State(state): State<AppState>,

@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use axum::Json as JsonBody;
 use axum::extract::State;
-use axum::routing::get;
-use axum::{Json as JsonBody, Router};
 use chrono::{DateTime, Utc};
-use protocol::{CaseKey, Outcome, RunKey, Suite, Verdict};
+use protocol::{CaseKey, RunKey, Suite, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::paging;
 use crate::app::AppState;
-use crate::db::cases::{self, CaseFilter};
+use crate::db::cases;
 use crate::db::runs::{self, Run, RunFilter};
 use crate::db::{sources, verdicts};
 use crate::error::{Error, Result};
@@ -21,16 +23,12 @@ use crate::judge::completeness::{Completeness, RunState, Tally};
 use crate::judge::rates;
 
 /// The endpoints.
-pub fn router() -> Router<AppState> {
-    Router::new()
-        .route("/runs", get(list))
-        .route("/runs/{run}", get(show))
-        .route("/runs/{run}/cases", get(list_cases))
-        .route("/runs/{run}/attempts", get(list_attempts))
+pub fn router() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show)).routes(routes!(list_attempts))
 }
 
 /// A run as the API shows it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct RunBody {
     run: String,
     page: String,
@@ -61,7 +59,7 @@ pub(super) struct RunBody {
 }
 
 /// One journal from which results of the run came.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct SourceBody {
     journal: String,
     shard: Option<u32>,
@@ -71,7 +69,7 @@ struct SourceBody {
 }
 
 /// One suite of a run.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct SuiteBody {
     suite: Suite,
     planned: u64,
@@ -146,9 +144,10 @@ async fn load_tallies(state: &AppState, runs: &[Run]) -> Result<BTreeMap<(i64, S
 }
 
 /// Query of the list of runs.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-struct ListQuery {
+struct RunsQuery {
     suite: Option<Suite>,
     device: Option<String>,
     state: Option<RunState>,
@@ -157,15 +156,19 @@ struct ListQuery {
     cursor: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct RunList {
     runs: Vec<RunBody>,
     next: Option<String>,
 }
 
+/// Runs, newest start first.
+#[utoipa::path(get, path = "/runs", tag = "runs",
+    params(RunsQuery),
+    responses((status = 200, description = "A page of them", body = RunList)))]
 async fn list(
     State(state): State<AppState>,
-    Query(query): Query<ListQuery>,
+    Query(query): Query<RunsQuery>,
 ) -> Result<JsonBody<RunList>> {
     let limit = paging::limit(query.limit)?;
     let after = paging::read(query.cursor.as_deref())?.map(|text| read_place(&text)).transpose()?;
@@ -197,6 +200,10 @@ pub(super) async fn find(state: &AppState, key: &RunKey) -> Result<Run> {
     runs::find(state.db.pool(), key.as_str()).await?.ok_or_else(|| Error::no_such("run", key))
 }
 
+/// One run.
+#[utoipa::path(get, path = "/runs/{run}", tag = "runs",
+    params(("run" = RunKey, Path, description = "Key of the run")),
+    responses((status = 200, description = "The run", body = RunBody)))]
 async fn show(State(state): State<AppState>, Path(key): Path<RunKey>) -> Result<JsonBody<RunBody>> {
     let run = find(&state, &key).await?;
     let tallies = load_tallies(&state, std::slice::from_ref(&run)).await?;
@@ -212,86 +219,15 @@ async fn show(State(state): State<AppState>, Path(key): Path<RunKey>) -> Result<
     Ok(JsonBody(RunBody { sources, ..body(run, &tallies) }))
 }
 
-/// Query of the cases of a run.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CasesQuery {
-    verdict: Option<Verdict>,
-    outcome: Option<Outcome>,
-    suite: Option<Suite>,
-    limit: Option<u32>,
-    cursor: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct CaseBody {
-    case: String,
-    suite: String,
-    verdict: String,
-    outcome: Option<String>,
-    attempts: i32,
-    stage: Option<String>,
-    error_class: String,
-    message: String,
-    operator: Option<String>,
-    seconds: f64,
-    signature: Option<String>,
-    baseline_run: Option<String>,
-    waiver: Option<i64>,
-    /// More than one shard or runner executed it; the worst of what they say stands.
-    overlapping: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct CaseList {
-    cases: Vec<CaseBody>,
-    next: Option<String>,
-}
-
-async fn list_cases(
-    State(state): State<AppState>,
-    Path(key): Path<RunKey>,
-    Query(query): Query<CasesQuery>,
-) -> Result<JsonBody<CaseList>> {
-    let limit = paging::limit(query.limit)?;
-    let after = paging::read(query.cursor.as_deref())?
-        .map(|text| text.parse().map_err(|_| paging::bad()))
-        .transpose()?;
-    let run = find(&state, &key).await?;
-    let filter =
-        CaseFilter { verdict: query.verdict, outcome: query.outcome, suite: query.suite, after };
-    let mut rows = cases::list(state.db.pool(), run.id, filter, paging::fetch(limit)).await?;
-    let next = paging::cut(&mut rows, limit, |row| row.position.to_string());
-    let cases = rows
-        .into_iter()
-        .map(|row| CaseBody {
-            case: row.case,
-            suite: row.suite,
-            verdict: row.verdict,
-            outcome: row.outcome,
-            attempts: row.attempts,
-            stage: row.stage,
-            error_class: row.error_class,
-            message: row.message,
-            operator: row.operator,
-            seconds: row.seconds,
-            signature: row.signature,
-            baseline_run: row.baseline_run,
-            waiver: row.waiver,
-            overlapping: row.overlapping,
-        })
-        .collect();
-    Ok(JsonBody(CaseList { cases, next }))
-}
-
 /// Query of the attempts at a case.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 struct AttemptsQuery {
     case: CaseKey,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct AttemptBody {
     attempt: i32,
     outcome: String,
@@ -304,14 +240,19 @@ struct AttemptBody {
     seconds: f64,
     signature: Option<String>,
     /// `protocol::Evidence`, as it came.
+    #[schema(value_type = protocol::Evidence)]
     evidence: Box<RawValue>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct AttemptList {
     attempts: Vec<AttemptBody>,
 }
 
+/// Every attempt at one case, with its whole evidence.
+#[utoipa::path(get, path = "/runs/{run}/attempts", tag = "runs",
+    params(("run" = RunKey, Path, description = "Key of the run"), AttemptsQuery),
+    responses((status = 200, description = "By number", body = AttemptList)))]
 async fn list_attempts(
     State(state): State<AppState>,
     Path(key): Path<RunKey>,

@@ -1,12 +1,15 @@
 //! What a run says of operators and of models.
 
 use axum::extract::State;
-use axum::routing::get;
-use axum::{Json as JsonBody, Router};
+use axum::response::Response;
 use protocol::{RunKey, Suite};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::paging;
+use super::table::{self, Format};
 use crate::app::AppState;
 use crate::db::cases;
 use crate::db::runs::{self, Run, RunFilter};
@@ -15,12 +18,13 @@ use crate::extract::Query;
 use crate::judge::completeness::RunState;
 
 /// The endpoints.
-pub fn router() -> Router<AppState> {
-    Router::new().route("/operators", get(list_operators)).route("/models", get(list_models))
+pub fn router() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(list_operators)).routes(routes!(list_models))
 }
 
 /// Query of both lists.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 struct SubjectsQuery {
     /// The run; the newest sealed one of the suite when absent.
@@ -29,6 +33,8 @@ struct SubjectsQuery {
     device: Option<String>,
     limit: Option<u32>,
     cursor: Option<String>,
+    #[serde(default)]
+    format: Format,
 }
 
 /// The run that is asked about.
@@ -49,7 +55,7 @@ async fn choose_run(state: &AppState, query: &SubjectsQuery) -> Result<Run> {
 }
 
 /// An overload over the cases of a run.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct OperatorBody {
     overload: String,
     operator: String,
@@ -60,7 +66,7 @@ struct OperatorBody {
     calls: Option<i64>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct OperatorList {
     run: String,
     simulated: bool,
@@ -68,17 +74,21 @@ struct OperatorList {
     next: Option<String>,
 }
 
+/// Overloads of a run, by name.
+#[utoipa::path(get, path = "/operators", tag = "subjects",
+    params(SubjectsQuery),
+    responses((status = 200, description = "A page of them; with `format=csv` as CSV", body = OperatorList)))]
 async fn list_operators(
     State(state): State<AppState>,
     Query(query): Query<SubjectsQuery>,
-) -> Result<JsonBody<OperatorList>> {
+) -> Result<Response> {
     let limit = paging::limit(query.limit)?;
     let after = paging::read(query.cursor.as_deref())?;
     let run = choose_run(&state, &query).await?;
     let fetch = paging::fetch(limit);
     let mut rows = cases::list_overloads(state.db.pool(), run.id, after.as_deref(), fetch).await?;
     let next = paging::cut(&mut rows, limit, |row| row.overload.clone());
-    let operators = rows
+    let operators: Vec<OperatorBody> = rows
         .into_iter()
         .map(|row| OperatorBody {
             overload: row.overload,
@@ -90,11 +100,12 @@ async fn list_operators(
             calls: row.calls,
         })
         .collect();
-    Ok(JsonBody(OperatorList { run: run.key, simulated: run.simulated, operators, next }))
+    let list = OperatorList { run: run.key, simulated: run.simulated, operators, next };
+    table::answer(query.format, "operators", &list, &list.operators, list.next.as_deref())
 }
 
 /// A model over its cases in one suite of a run.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct ModelBody {
     model: String,
     suite: String,
@@ -106,7 +117,7 @@ struct ModelBody {
     missing: i64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct ModelList {
     run: String,
     simulated: bool,
@@ -114,10 +125,14 @@ struct ModelList {
     next: Option<String>,
 }
 
+/// Models of a run, by name and suite.
+#[utoipa::path(get, path = "/models", tag = "subjects",
+    params(SubjectsQuery),
+    responses((status = 200, description = "A page of them; with `format=csv` as CSV", body = ModelList)))]
 async fn list_models(
     State(state): State<AppState>,
     Query(query): Query<SubjectsQuery>,
-) -> Result<JsonBody<ModelList>> {
+) -> Result<Response> {
     let limit = paging::limit(query.limit)?;
     let cursor = paging::read(query.cursor.as_deref())?;
     let after = match &cursor {
@@ -129,7 +144,7 @@ async fn list_models(
     let fetch = paging::fetch(limit);
     let mut rows = cases::list_models(state.db.pool(), run.id, after, fetch).await?;
     let next = paging::cut(&mut rows, limit, |row| format!("{}\n{}", row.subject, row.suite));
-    let models = rows
+    let models: Vec<ModelBody> = rows
         .into_iter()
         .map(|row| ModelBody {
             model: row.subject,
@@ -142,5 +157,6 @@ async fn list_models(
             missing: row.missing,
         })
         .collect();
-    Ok(JsonBody(ModelList { run: run.key, simulated: run.simulated, models, next }))
+    let list = ModelList { run: run.key, simulated: run.simulated, models, next };
+    table::answer(query.format, "models", &list, &list.models, list.next.as_deref())
 }

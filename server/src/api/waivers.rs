@@ -1,11 +1,13 @@
 //! Waivers: listed for everybody, made and ended with the scope `triage`.
 
+use axum::Json as JsonBody;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::{get, post};
-use axum::{Json as JsonBody, Router};
 use chrono::{DateTime, NaiveDate, Utc};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::paging;
 use crate::app::AppState;
@@ -15,13 +17,11 @@ use crate::extract::{AuthTriage, Json, Path, Query};
 use crate::ingest::{self, NewWaiver};
 
 /// The endpoints.
-pub fn router() -> Router<AppState> {
-    Router::new()
-        .route("/waivers", get(list).post(create))
-        .route("/waivers/{waiver}/revoke", post(revoke))
+pub fn router() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(revoke))
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct WaiverBody {
     waiver: i64,
     case_pattern: String,
@@ -61,22 +61,27 @@ impl WaiverBody {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct WaiverList {
     waivers: Vec<WaiverBody>,
     next: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-struct ListQuery {
+struct WaiversQuery {
     limit: Option<u32>,
     cursor: Option<String>,
 }
 
+/// Waivers, the one that ends last first.
+#[utoipa::path(get, path = "/waivers", tag = "waivers",
+    params(WaiversQuery),
+    responses((status = 200, description = "A page of them", body = WaiverList)))]
 async fn list(
     State(state): State<AppState>,
-    Query(query): Query<ListQuery>,
+    Query(query): Query<WaiversQuery>,
 ) -> Result<JsonBody<WaiverList>> {
     let limit = paging::limit(query.limit)?;
     let after = paging::read(query.cursor.as_deref())?.map(|text| read_place(&text)).transpose()?;
@@ -93,20 +98,30 @@ fn read_place(text: &str) -> Result<(NaiveDate, i64)> {
 }
 
 /// The new waiver's id.
-#[derive(Debug, Serialize)]
-struct Created {
+#[derive(Debug, Serialize, ToSchema)]
+struct CreatedWaiver {
     waiver: i64,
 }
 
+/// Makes a waiver; whoever sends it approves it.
+#[utoipa::path(post, path = "/waivers", tag = "waivers",
+    request_body = NewWaiver,
+    responses((status = 201, description = "Made", body = CreatedWaiver)),
+    security(("token" = ["triage"])))]
 async fn create(
     AuthTriage(caller): AuthTriage,
     State(state): State<AppState>,
     Json(new): Json<NewWaiver>,
-) -> Result<(StatusCode, JsonBody<Created>)> {
+) -> Result<(StatusCode, JsonBody<CreatedWaiver>)> {
     let waiver = ingest::create_waiver(&state, &caller, new).await?;
-    Ok((StatusCode::CREATED, JsonBody(Created { waiver })))
+    Ok((StatusCode::CREATED, JsonBody(CreatedWaiver { waiver })))
 }
 
+/// Ends a waiver now.
+#[utoipa::path(post, path = "/waivers/{waiver}/revoke", tag = "waivers",
+    params(("waiver" = i64, Path, description = "Its number")),
+    responses((status = 204, description = "Ended")),
+    security(("token" = ["triage"])))]
 async fn revoke(
     AuthTriage(caller): AuthTriage,
     State(state): State<AppState>,

@@ -34,6 +34,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
         ),
         reads: args.reads,
         ingest_limit: args.ingest_limit,
+        token_requests_per_minute: args.token_requests_per_minute,
     };
     let state = AppState::new(opened.db.clone(), Clock::system(), gates, settings);
     let silence = Duration::from_secs(u64::from(args.silence_hours) * 3600);

@@ -17,6 +17,7 @@ pub mod attempts;
 pub mod audit;
 pub mod baselines;
 pub mod cases;
+pub mod compare;
 pub mod gates;
 pub mod manifests;
 pub mod operators;

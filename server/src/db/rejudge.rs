@@ -87,3 +87,14 @@ pub async fn pop(connection: &mut PgConnection, run: &LockedRun) -> sqlx::Result
     sqlx::query!("DELETE FROM rejudge_queue WHERE run_id = $1", run.id).execute(connection).await?;
     Ok(())
 }
+
+/// Runs that are not sealed, and runs in the queue.
+pub async fn count_waiting(db: impl PgExecutor<'_>) -> sqlx::Result<(i64, i64)> {
+    let row = sqlx::query!(
+        r#"SELECT (SELECT count(*) FROM runs WHERE state <> 'sealed') AS "open_runs!",
+                  (SELECT count(*) FROM rejudge_queue) AS "waiting!""#
+    )
+    .fetch_one(db)
+    .await?;
+    Ok((row.open_runs, row.waiting))
+}

@@ -55,6 +55,7 @@ pub async fn post_results(
     let replayed = (batch.len() - new.len()) as u64;
     let response = post_results::Response { stored: new.len() as u64, replayed };
     if new.is_empty() {
+        state.metrics.note_results(0, replayed);
         return Ok(response);
     }
 
@@ -79,6 +80,7 @@ pub async fn post_results(
         rejudge::push_later(&mut transaction, &run, now).await?;
     }
     transaction.commit().await?;
+    state.metrics.note_results(response.stored, response.replayed);
     Ok(response)
 }
 

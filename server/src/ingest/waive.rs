@@ -15,7 +15,7 @@ use crate::db::{audit, verdicts, waivers};
 use crate::error::{Error, Result};
 
 /// A waiver to make. Whoever sends it approves it, so its author is somebody else.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewWaiver {
     /// Case key in which `*` stands for any characters.

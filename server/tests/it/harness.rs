@@ -33,6 +33,8 @@ pub(crate) struct Options {
     pub(crate) private: bool,
     /// Room for requests with results.
     pub(crate) ingest_limit: Option<usize>,
+    /// Requests that one token may make in a minute.
+    pub(crate) token_requests_per_minute: Option<std::num::NonZeroU32>,
 }
 
 /// A running server.
@@ -99,6 +101,9 @@ pub(crate) async fn scenario_with(pool: PgPool, options: Options, story: impl As
         public_url: "http://conformance.test".to_owned(),
         reads: if options.private { Reads::Token } else { Reads::Public },
         ingest_limit: options.ingest_limit.unwrap_or(8),
+        token_requests_per_minute: options
+            .token_requests_per_minute
+            .unwrap_or(std::num::NonZeroU32::MAX),
     };
     let token = tokens::new_secret();
     let scopes = [tokens::Scope::Ingest, tokens::Scope::Triage];

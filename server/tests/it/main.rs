@@ -9,7 +9,9 @@ mod pages_dom;
 mod pages_world;
 
 mod access;
+mod compare;
 mod documented;
+mod exports;
 mod gate;
 mod hostile;
 mod house;
@@ -17,6 +19,8 @@ mod ingest;
 mod judgement;
 mod lost;
 mod migrations;
+mod observed;
+mod openapi;
 mod pages_numbers;
 mod pages_safety;
 mod pages_snapshots;

@@ -77,7 +77,7 @@ words! {
 }
 
 /// A case that keeps a check from holding.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct Blocking {
     /// Full text of the case key.
     pub case: String,
@@ -92,7 +92,7 @@ pub struct Blocking {
 }
 
 /// What is said of one check.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct CheckAnswer {
     /// Which.
     pub check: CheckName,
@@ -109,7 +109,7 @@ pub struct CheckAnswer {
 }
 
 /// What is said of one rule.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct RuleAnswer {
     /// Its name.
     pub name: String,
@@ -133,7 +133,7 @@ pub struct RuleAnswer {
 
 /// What is said of a candidate. Holds no time of its own, so that the same facts give the same
 /// bytes.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct GateAnswer {
     /// Name of the gate.
     pub gate: String,
