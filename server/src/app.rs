@@ -25,6 +25,7 @@ use crate::db::Db;
 use crate::error::{self, Error};
 use crate::gates::Gates;
 use crate::rate::TokenRate;
+use crate::webhooks::Webhooks;
 
 /// Longest time for one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -42,6 +43,8 @@ pub struct AppState {
     pub settings: Arc<Settings>,
     /// Room for requests that bring results.
     pub ingest_room: Arc<Semaphore>,
+    /// Who is told what happened.
+    pub webhooks: Arc<Webhooks>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// How much each token may still do.
@@ -73,9 +76,18 @@ impl AppState {
             gates: Arc::new(gates),
             settings: Arc::new(settings),
             ingest_room,
+            webhooks: Arc::default(),
             metrics: Arc::default(),
             rate,
         }
+    }
+}
+
+impl AppState {
+    /// The same with somebody to tell.
+    #[must_use]
+    pub fn with_webhooks(self, webhooks: Webhooks) -> Self {
+        Self { webhooks: Arc::new(webhooks), ..self }
     }
 }
 

@@ -12,6 +12,10 @@ use crate::db::tokens::Scope;
 #[derive(Debug, Parser)]
 #[command(name = "server", version, args_conflicts_with_subcommands = true)]
 pub struct Args {
+    /// File with settings (TOML, `name = value` with the names of the flags); a flag or a variable
+    /// goes before it.
+    #[arg(long, env = "CONFORMANCE_CONFIG", value_name = "FILE", global = true)]
+    pub config: Option<PathBuf>,
     /// What to do; `serve` when absent.
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -25,8 +29,20 @@ pub struct Args {
 pub enum Command {
     /// Serve pages and API until SIGINT or SIGTERM.
     Serve(ServeArgs),
-    /// Make, list or revoke tokens.
+    /// Make, list, rotate or revoke tokens.
     Token(TokenArgs),
+    /// Bring the schema up to date, back to a version, or say where it is.
+    Migrate(MigrateArgs),
+    /// Ask a gate, or try a changed gate file on past runs.
+    Gate(GateArgs),
+    /// Delete what is older than its class is kept.
+    Retention(RetentionArgs),
+    /// Write runs to standard output, one message a line.
+    Export(ExportArgs),
+    /// Take in runs that `export` wrote.
+    Import(ImportArgs),
+    /// Print every setting of `serve`, where it comes from, and its value; secrets are hidden.
+    Config(ConfigArgs),
     /// Run a command with `DATABASE_URL` of a private, temporary, migrated database.
     WithDatabase(WithDatabaseArgs),
 }
@@ -83,6 +99,10 @@ pub struct ServeArgs {
         value_name = "N"
     )]
     pub token_requests_per_minute: std::num::NonZeroU32,
+    /// File of webhooks (TOML): who is told when a run is sealed, something got worse, or a gate's
+    /// answer changed. See docs/operating.md.
+    #[arg(long, env = "CONFORMANCE_WEBHOOKS", value_name = "FILE")]
+    pub webhooks: Option<PathBuf>,
     /// Hours without a result after which an unsealed run is closed as incomplete.
     #[arg(long, env = "CONFORMANCE_SILENCE_HOURS", default_value_t = 6, value_name = "HOURS",
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -142,6 +162,15 @@ pub enum TokenCommand {
         #[command(flatten)]
         database: DatabaseArgs,
     },
+    /// Give a token a new secret and print it, once; the old one is useless at once.
+    Rotate {
+        /// Its name.
+        #[arg(long, value_name = "NAME")]
+        name: String,
+        /// Where the data is.
+        #[command(flatten)]
+        database: DatabaseArgs,
+    },
     /// Make a token useless at once.
     Revoke {
         /// Its name.
@@ -151,6 +180,114 @@ pub enum TokenCommand {
         #[command(flatten)]
         database: DatabaseArgs,
     },
+}
+
+/// Settings of `migrate`.
+#[derive(Debug, ClapArgs)]
+pub struct MigrateArgs {
+    /// Where the data is.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// Only say which migrations are applied and which are not.
+    #[arg(long, conflicts_with = "down_to")]
+    pub status: bool,
+    /// Undo every migration after this version; what only later ones hold is lost. 0 undoes all.
+    #[arg(long, value_name = "VERSION")]
+    pub down_to: Option<i64>,
+}
+
+/// Settings of `gate`.
+#[derive(Debug, ClapArgs)]
+pub struct GateArgs {
+    /// Name of the gate.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Where the data is.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// Directory of the gate files; default `gates` where that exists.
+    #[arg(long, env = "CONFORMANCE_GATES", value_name = "DIR")]
+    pub gates: Option<PathBuf>,
+    /// `latest`, or run keys with commas.
+    #[arg(long, default_value = "latest", value_name = "RUNS")]
+    pub candidate: String,
+    /// Stands in for rules that name no device.
+    #[arg(long, value_name = "PROFILE")]
+    pub device: Option<String>,
+    /// A changed gate file: past runs are judged by it and by the present one, each as of the
+    /// moment at which it was sealed. Nothing is stored.
+    #[arg(long, value_name = "FILE")]
+    pub rules: Option<PathBuf>,
+    /// How many past runs.
+    #[arg(long, default_value_t = 20, value_name = "N", requires = "rules",
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub last: u32,
+}
+
+/// Settings of `retention`. A run has the class `release` by a label of that name, else `nightly`
+/// by a label of that name, else `void` when it was withdrawn, else `other`.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct RetentionArgs {
+    /// Where the data is.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// Directory of the gate files: a run that one pins as its baseline is kept.
+    #[arg(long, env = "CONFORMANCE_GATES", value_name = "DIR")]
+    pub gates: Option<PathBuf>,
+    /// Only say what would be deleted.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Days that attempts with their evidence are kept, of every class but `release`; the verdicts
+    /// stay as long as the run.
+    #[arg(long, env = "CONFORMANCE_EVIDENCE_DAYS", default_value_t = 90, value_name = "DAYS",
+          value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub evidence_days: u32,
+    /// Days that nightly runs are kept.
+    #[arg(long, env = "CONFORMANCE_NIGHTLY_DAYS", default_value_t = 400, value_name = "DAYS",
+          value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub nightly_days: u32,
+    /// Days that other runs are kept.
+    #[arg(long, env = "CONFORMANCE_OTHER_DAYS", default_value_t = 60, value_name = "DAYS",
+          value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub other_days: u32,
+    /// Days that withdrawn runs are kept.
+    #[arg(long, env = "CONFORMANCE_VOID_DAYS", default_value_t = 30, value_name = "DAYS",
+          value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub void_days: u32,
+    /// Rows deleted in one transaction.
+    #[arg(long, env = "CONFORMANCE_RETENTION_BATCH", default_value_t = 5_000, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub batch: u32,
+}
+
+/// Settings of `export`.
+#[derive(Debug, ClapArgs)]
+pub struct ExportArgs {
+    /// Where the data is.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// Keys of the runs; all of them when absent.
+    #[arg(long = "run", value_name = "KEY")]
+    pub runs: Vec<protocol::RunKey>,
+}
+
+/// Settings of `import`.
+#[derive(Debug, ClapArgs)]
+pub struct ImportArgs {
+    /// Where the data is.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// What `export` wrote; `-` is standard input.
+    #[arg(value_name = "FILE", default_value = "-")]
+    pub file: PathBuf,
+}
+
+/// Settings of `config`: those of `serve`, which it prints.
+#[derive(Debug, ClapArgs)]
+pub struct ConfigArgs {
+    /// Settings to print.
+    #[command(flatten)]
+    pub serve: ServeArgs,
 }
 
 /// Settings of `with-database`.

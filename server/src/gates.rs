@@ -13,7 +13,7 @@ use crate::db::gates::Evaluation;
 use crate::db::runs::{Run, RunFilter};
 use crate::error::{Error, Result};
 use crate::ingest;
-use crate::judge::completeness::{Completeness, Tally};
+use crate::judge::completeness::{Completeness, RunState, Tally};
 use crate::judge::gate::{
     Candidate, GateAnswer, GateFile, GateFileError, LATEST, Pinned, Rule, RuleInput, evaluate,
 };
@@ -86,7 +86,8 @@ pub async fn ask(
 ) -> Result<GateAnswer> {
     let gate = state.gates.find(name)?;
     for _ in 0..MOST_REPEATS {
-        let (answer, run_ids) = evaluate_once(state, gate, candidate, device).await?;
+        let now = state.clock.now();
+        let (answer, run_ids) = evaluate_once(state, gate, candidate, device, now).await?;
         // What a run is compared with may have changed since it was judged.
         if !ingest::judge_if_due(state, &run_ids).await? {
             record(state, gate, &answer, run_ids, state.clock.now()).await?;
@@ -97,13 +98,39 @@ pub async fn ask(
     Err(Error::Busy { retry_after_secs: 5 })
 }
 
-async fn evaluate_once(
+/// The newest sealed runs that the gate's rules are about, without reruns.
+pub async fn past_runs(
+    state: &AppState,
+    gate: &GateFile,
+    device: Option<&str>,
+    limit: i64,
+) -> Result<Vec<Run>> {
+    let mut runs: Vec<Run> = Vec::new();
+    for rule in &gate.rules {
+        let filter = RunFilter {
+            device_profile: rule.device.as_deref().or(device).map(str::to_owned),
+            suite: Some(rule.suite),
+            state: Some(RunState::Sealed),
+            without_void: true,
+            without_reruns: true,
+            ..RunFilter::default()
+        };
+        runs.extend(db::runs::list(state.db.pool(), &filter, limit).await?);
+    }
+    runs.sort_by_key(|run| std::cmp::Reverse((run.started_at, run.id)));
+    runs.dedup_by_key(|run| run.id);
+    runs.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    Ok(runs)
+}
+
+/// The answer as of a moment, and the runs that it rests on; nothing is stored.
+pub async fn evaluate_once(
     state: &AppState,
     gate: &GateFile,
     candidate: &str,
     device: Option<&str>,
+    now: DateTime<Utc>,
 ) -> Result<(GateAnswer, Vec<i64>)> {
-    let now = state.clock.now();
     // One snapshot, so that a result that arrives meanwhile is seen by all rules or by none.
     let mut transaction = db::gates::begin_snapshot(state.db.pool()).await?;
     let named = match candidate {

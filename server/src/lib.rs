@@ -1,10 +1,11 @@
 //! The conformance service.
 //!
-//! `args` every setting; `commands` what each command does; `app` the router, its layers and the
+//! `args` every setting; `settings` where its value comes from; `commands` what each command does; `app` the router, its layers and the
 //! state handlers share; `error` one error with two faces; `extract` what a handler may take;
 //! `api` JSON endpoints; `pages` HTML, with `charts` and `filters`; `judge` pure judgement, no SQL
 //! and no async; `ingest` what runners send, stored and judged; `db` all SQL;
-//! `tasks` periodic jobs; `rate` how much each token may do; `embedded` the private database used when no `DATABASE_URL` is set.
+//! `tasks` periodic jobs; `rate` how much each token may do; `retention` what is deleted;
+//! `transfer` runs as files; `webhooks` who is told what happened; `embedded` the private database used when no `DATABASE_URL` is set.
 //!
 //! What the words mean is in `docs/glossary.md`; what crosses the wire is in the crate `protocol`.
 
@@ -24,9 +25,13 @@ pub mod ingest;
 pub mod judge;
 pub mod pages;
 pub mod rate;
+pub mod retention;
+pub mod settings;
 pub mod tasks;
 pub mod telemetry;
+pub mod transfer;
 pub mod trouble;
+pub mod webhooks;
 
 pub use error::{Error, Result};
 

@@ -1,8 +1,8 @@
 //! The program `server`: reads the arguments and hands over to the library.
 
-use clap::Parser as _;
-use server::args::Args;
-
 fn main() -> std::process::ExitCode {
-    server::commands::main(Args::parse())
+    match server::settings::parse(std::env::args_os()) {
+        Ok(parsed) => server::commands::main(parsed),
+        Err(error) => server::commands::fail(&error),
+    }
 }

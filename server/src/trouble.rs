@@ -12,6 +12,11 @@ pub struct Trouble {
 }
 
 impl Trouble {
+    /// One to put before a cause.
+    pub fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: hint.into() }
+    }
+
     /// One without a cause, ready to be returned.
     pub fn error(message: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
         anyhow::Error::new(Self { message: message.into(), hint: hint.into() })

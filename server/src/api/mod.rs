@@ -19,6 +19,7 @@ pub mod runs;
 pub mod subjects;
 mod table;
 pub mod waivers;
+pub mod webhooks;
 
 pub use document::{DOCUMENT_PATH, PAGE_PATH, page, with_errors};
 
@@ -33,4 +34,5 @@ pub fn router() -> OpenApiRouter<AppState> {
         .merge(gates::router())
         .merge(badges::router())
         .merge(waivers::router())
+        .merge(webhooks::router())
 }

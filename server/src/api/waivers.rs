@@ -71,6 +71,9 @@ struct WaiverList {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 struct WaiversQuery {
+    /// Only those that hold and end within so many days, the one that ends first first.
+    #[param(minimum = 0, maximum = 366)]
+    expiring_within_days: Option<u16>,
     limit: Option<u32>,
     cursor: Option<String>,
 }
@@ -84,10 +87,16 @@ async fn list(
     Query(query): Query<WaiversQuery>,
 ) -> Result<JsonBody<WaiverList>> {
     let limit = paging::limit(query.limit)?;
+    let today = state.clock.today();
+    if let Some(days) = query.expiring_within_days {
+        let until = today + chrono::Duration::days(i64::from(days));
+        let rows = waivers::list_expiring(state.db.pool(), today, until).await?;
+        let waivers = rows.into_iter().map(|row| WaiverBody::new(row, today)).collect();
+        return Ok(JsonBody(WaiverList { waivers, next: None }));
+    }
     let after = paging::read(query.cursor.as_deref())?.map(|text| read_place(&text)).transpose()?;
     let mut rows = waivers::list(state.db.pool(), after, paging::fetch(limit)).await?;
     let next = paging::cut(&mut rows, limit, |row| format!("{} {}", row.expires_on, row.id));
-    let today = state.clock.today();
     let waivers = rows.into_iter().map(|row| WaiverBody::new(row, today)).collect();
     Ok(JsonBody(WaiverList { waivers, next }))
 }

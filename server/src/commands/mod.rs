@@ -1,24 +1,41 @@
 //! What each command does, and how a failure is shown: message, blank line, `hint:`, exit code 1
 //! (2 for bad usage, which clap gives).
 
+mod config;
+mod gate;
+mod migrate;
+mod retention;
 mod serve;
 mod token;
+mod transfer;
 mod with_database;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use crate::args::{Args, Command, DatabaseArgs, LogFormat};
+use crate::args::{Command, DatabaseArgs, LogFormat};
 use crate::db::Db;
 use crate::embedded::{Embedded, Use};
+use crate::settings::Parsed;
 use crate::trouble;
 
 /// Does what the arguments say.
-pub fn main(args: Args) -> ExitCode {
-    let command = args.command.unwrap_or(Command::Serve(args.serve));
+pub fn main(mut parsed: Parsed) -> ExitCode {
+    let command = parsed.args.command.take();
+    if let Some(Command::Config(_)) = command {
+        return config::run(&parsed);
+    }
+    let command = command.unwrap_or(Command::Serve(parsed.args.serve));
     let log_format = match &command {
         Command::Serve(serve) => serve.log_format,
-        Command::Token(_) | Command::WithDatabase(_) => LogFormat::Text,
+        Command::Token(_)
+        | Command::Migrate(_)
+        | Command::Gate(_)
+        | Command::Retention(_)
+        | Command::Export(_)
+        | Command::Import(_)
+        | Command::Config(_)
+        | Command::WithDatabase(_) => LogFormat::Text,
     };
     let quiet = !matches!(command, Command::Serve(_));
     crate::telemetry::start(log_format, quiet);
@@ -32,8 +49,9 @@ pub fn main(args: Args) -> ExitCode {
     code
 }
 
+/// Says what went wrong, and how the process ends.
 #[expect(clippy::print_stderr, reason = "the last word to the person who started it")]
-fn fail(error: &anyhow::Error) -> ExitCode {
+pub fn fail(error: &anyhow::Error) -> ExitCode {
     eprintln!("{}", trouble::describe(error));
     ExitCode::FAILURE
 }
@@ -42,6 +60,12 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Serve(args) => serve::run(args).await,
         Command::Token(args) => token::run(args.command).await,
+        Command::Migrate(args) => migrate::run(args).await,
+        Command::Gate(args) => gate::run(args).await,
+        Command::Retention(args) => retention::run(args).await,
+        Command::Export(args) => transfer::export(args).await,
+        Command::Import(args) => transfer::import(args).await,
+        Command::Config(_) => Ok(ExitCode::SUCCESS),
         Command::WithDatabase(args) => with_database::run(args).await,
     }
 }
@@ -54,6 +78,18 @@ struct Opened {
 
 impl Opened {
     async fn open(args: &DatabaseArgs, purpose: Use) -> anyhow::Result<Self> {
+        let opened = Self::open_as_it_is(args, purpose).await?;
+        match opened.db.migrate().await {
+            Ok(()) => Ok(opened),
+            Err(error) => {
+                opened.close().await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Without bringing the schema up to date.
+    async fn open_as_it_is(args: &DatabaseArgs, purpose: Use) -> anyhow::Result<Self> {
         let embedded = match args.url() {
             Some(_) => None,
             None => {
@@ -65,12 +101,7 @@ impl Opened {
             (Some(embedded), _) => embedded.url(),
             (None, url) => url.unwrap_or_default().to_owned(),
         };
-        let opened = async {
-            let db = Db::connect(&url, args.database_connections).await?;
-            db.migrate().await?;
-            Ok(db)
-        };
-        match opened.await {
+        match Db::connect(&url, args.database_connections).await {
             Ok(db) => Ok(Self { db, embedded: embedded.map(Arc::new) }),
             Err(error) => {
                 close(embedded).await?;

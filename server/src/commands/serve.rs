@@ -15,10 +15,12 @@ use crate::embedded::Use;
 use crate::gates::Gates;
 use crate::tasks;
 use crate::trouble::OrTrouble as _;
+use crate::webhooks::Webhooks;
 
 pub(super) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     // What can be wrong cheaply is looked at first.
     let gates = Gates::load(args.gates.as_deref())?;
+    let webhooks = Webhooks::load(args.webhooks.as_deref())?;
     let listener = tokio::net::TcpListener::bind(args.listen).await.or_trouble(
         format!("cannot listen on `{}`", args.listen),
         "another program may have the port; choose another one with `--listen`",
@@ -36,10 +38,14 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
         ingest_limit: args.ingest_limit,
         token_requests_per_minute: args.token_requests_per_minute,
     };
-    let state = AppState::new(opened.db.clone(), Clock::system(), gates, settings);
+    let state =
+        AppState::new(opened.db.clone(), Clock::system(), gates, settings).with_webhooks(webhooks);
     let silence = Duration::from_secs(u64::from(args.silence_hours) * 3600);
     let mut periodic = JoinSet::new();
     periodic.spawn(tasks::close_runs::run(state.clone(), silence, stop.clone()));
+    if args.webhooks.is_some() {
+        periodic.spawn(tasks::deliver::run(state.clone(), stop.clone()));
+    }
     periodic.spawn(tasks::judge_again::run(state.clone(), stop.clone()));
     if let Some(embedded) = &opened.embedded {
         periodic.spawn(tasks::keep_database::run(embedded.clone(), stop.clone()));

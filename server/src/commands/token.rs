@@ -16,12 +16,14 @@ pub(super) async fn run(command: TokenCommand) -> anyhow::Result<ExitCode> {
     let database = match &command {
         TokenCommand::Create { database, .. }
         | TokenCommand::List { database }
+        | TokenCommand::Rotate { database, .. }
         | TokenCommand::Revoke { database, .. } => database,
     };
     let opened = Opened::open(database, Use::Command).await?;
     let done = match &command {
         TokenCommand::Create { name, scope, .. } => create(&opened.db, name, scope).await,
         TokenCommand::List { .. } => list(&opened.db).await,
+        TokenCommand::Rotate { name, .. } => rotate(&opened.db, name).await,
         TokenCommand::Revoke { name, .. } => revoke(&opened.db, name).await,
     };
     opened.close().await?;
@@ -62,6 +64,20 @@ async fn list(db: &Db) -> anyhow::Result<()> {
         let scopes = scopes.join(",");
         println!("{name}\t{scopes}\t{state}\tmade {}\tused {used}", created_at.format("%F %R"));
     }
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "the secret is the command's data")]
+async fn rotate(db: &Db, name: &str) -> anyhow::Result<()> {
+    let secret = tokens::new_secret();
+    if !tokens::rotate(db.pool(), name, &secret).await? {
+        return Err(Trouble::error(
+            format!("there is no valid token `{name}`"),
+            "`server token list` shows all of them",
+        ));
+    }
+    audit::record(db.pool(), None, "token.rotate", name, json!({})).await?;
+    println!("{secret}");
     Ok(())
 }
 

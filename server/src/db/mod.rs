@@ -27,11 +27,14 @@ pub mod read_operators;
 pub mod read_runs;
 pub mod read_words;
 pub mod rejudge;
+pub mod retention;
 pub mod runs;
 pub mod sources;
 pub mod tokens;
+pub mod transfer;
 pub mod verdicts;
 pub mod waivers;
+pub mod webhooks;
 
 /// Longest wait for a connection, new or from the pool.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

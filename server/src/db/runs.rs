@@ -227,6 +227,8 @@ pub struct LockedRun {
     pub planned: u64,
     /// Attempts received.
     pub attempts: u64,
+    /// Whether retention has deleted its attempts.
+    pub evidence_dropped: bool,
 }
 
 impl LockedRun {
@@ -240,9 +242,9 @@ impl LockedRun {
 /// Locks the run of that key. Rows that refer to it can still be made by others.
 pub async fn lock(connection: &mut PgConnection, key: &RunKey) -> sqlx::Result<Option<LockedRun>> {
     let row = sqlx::query!(
-        "SELECT id, suites, device_profile, started_at, state, completeness, manifest_sha256,
-                planned, attempts
-         FROM runs WHERE key = $1 FOR NO KEY UPDATE",
+        r#"SELECT id, suites, device_profile, started_at, state, completeness, manifest_sha256,
+                planned, attempts, evidence_dropped_at IS NOT NULL AS "evidence_dropped!"
+         FROM runs WHERE key = $1 FOR NO KEY UPDATE"#,
         key.as_str()
     )
     .fetch_optional(connection)
@@ -259,6 +261,7 @@ pub async fn lock(connection: &mut PgConnection, key: &RunKey) -> sqlx::Result<O
         manifest_sha256: row.manifest_sha256,
         planned: count(row.planned),
         attempts: count(row.attempts),
+        evidence_dropped: row.evidence_dropped,
     }))
 }
 

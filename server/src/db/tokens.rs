@@ -130,3 +130,15 @@ pub async fn revoke(db: impl PgExecutor<'_>, name: &str) -> sqlx::Result<bool> {
     .await?;
     Ok(updated.rows_affected() == 1)
 }
+
+/// Gives a token another secret; `false` when there is none of that name that works.
+pub async fn rotate(db: impl PgExecutor<'_>, name: &str, secret: &str) -> sqlx::Result<bool> {
+    let updated = sqlx::query!(
+        "UPDATE tokens SET secret_sha256 = $2 WHERE name = $1 AND revoked_at IS NULL",
+        name,
+        hash(secret)
+    )
+    .execute(db)
+    .await?;
+    Ok(updated.rows_affected() == 1)
+}

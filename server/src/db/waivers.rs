@@ -131,3 +131,23 @@ pub async fn revoke(
     .fetch_optional(db)
     .await
 }
+
+/// Waivers that hold on that day and no longer after `until`, the one that ends first first. There
+/// are at most as many as people keep in mind, so that this list has no pages.
+pub async fn list_expiring(
+    db: impl PgExecutor<'_>,
+    today: NaiveDate,
+    until: NaiveDate,
+) -> sqlx::Result<Vec<WaiverRow>> {
+    sqlx::query_as!(
+        WaiverRow,
+        "SELECT id, case_pattern, operator, device_profile, outcomes, reason, owner, issue,
+                author, approver, created_at, expires_on, revoked_at
+         FROM waivers WHERE revoked_at IS NULL AND expires_on > $1 AND expires_on <= $2
+         ORDER BY expires_on, id",
+        today,
+        until
+    )
+    .fetch_all(db)
+    .await
+}

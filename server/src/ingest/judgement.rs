@@ -40,6 +40,10 @@ pub(super) async fn judge_attempts(
     attempts: Vec<Summary>,
     now: DateTime<Utc>,
 ) -> Result<()> {
+    if run.evidence_dropped {
+        // What is left of it would say something else.
+        return Ok(());
+    }
     let planned = verdicts::list_planned(connection, run, case_ids).await?;
     let mut by_case: HashMap<i64, Vec<Summary>> = HashMap::new();
     for summary in attempts {

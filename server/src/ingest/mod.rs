@@ -32,12 +32,18 @@ async fn lock(connection: &mut PgConnection, key: &RunKey) -> Result<LockedRun> 
     runs::lock(connection, key).await?.ok_or_else(|| Error::no_such("run", key))
 }
 
-/// A withdrawn run takes nothing in.
+/// A withdrawn run takes nothing in, and neither does one whose evidence is gone.
 fn refuse_void(run: &LockedRun) -> Result<()> {
     if run.completeness == Some(Completeness::Void) {
         return Err(Error::conflict(
             format!("run `{}` was withdrawn", run.key),
             "start a new run under another key",
+        ));
+    }
+    if run.evidence_dropped {
+        return Err(Error::conflict(
+            format!("the evidence of run `{}` is no longer kept", run.key),
+            "what is this old is final; start a new run under another key",
         ));
     }
     Ok(())

@@ -3,19 +3,23 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use protocol::RunKey;
 use protocol::ingest_api::seal_run;
+use protocol::{RunKey, Verdict};
 use serde_json::json;
 use sqlx::PgConnection;
 
 use super::{judgement, sources};
 use crate::app::AppState;
+use crate::db::cases::{self, CaseFilter};
 use crate::db::runs::{self, LockedRun, SealedBy};
 use crate::db::tokens::Caller;
 use crate::db::{self, audit, rejudge, verdicts};
 use crate::error::{Error, Result};
-use crate::judge::completeness::{Completeness, RunState};
+use crate::judge::completeness::{Completeness, RunState, Tally};
+use crate::webhooks::Event;
 
+/// Most cases named to webhooks; how many there are is always said.
+const MOST_CASES_TOLD: i64 = 20;
 /// Attempts from which on a run changes what the planner should know.
 const LARGE_RUN: u64 = 1_000;
 
@@ -50,6 +54,7 @@ pub async fn seal_run(
         runs::seal(&mut transaction, &run, by, worth, now).await?;
         if run.state != RunState::Sealed {
             rejudge::push_later(&mut transaction, &run, now).await?;
+            tell(state, &mut transaction, &run, &tally, worth, now).await?;
         }
     } else {
         runs::note_attempts(&mut transaction, &run, 0, now).await?;
@@ -65,9 +70,46 @@ pub async fn seal_run(
         completeness: worth.as_str().to_owned(),
         planned: tally.planned(),
         judged: tally.judged(),
-        missing: tally.count(protocol::Verdict::Missing),
+        missing: tally.count(Verdict::Missing),
         waiting_for,
     })
+}
+
+/// Tells webhooks that the run is sealed, and what got worse.
+async fn tell(
+    state: &AppState,
+    connection: &mut PgConnection,
+    run: &LockedRun,
+    tally: &Tally,
+    worth: Completeness,
+    now: DateTime<Utc>,
+) -> Result<()> {
+    let page = format!("{}/runs/{}", state.settings.public_url, run.key);
+    let body = json!({
+        "event": Event::RunSealed, "run": run.key, "page": page, "suites": run.suites,
+        "device_profile": run.device_profile, "completeness": worth, "planned": tally.planned(),
+        "judged": tally.judged(), "missing": tally.count(Verdict::Missing),
+        "verdicts": tally.counts(),
+    });
+    state.webhooks.tell(connection, Event::RunSealed, &body, now).await?;
+    let regressed = tally.count(Verdict::Regressed);
+    if regressed > 0 {
+        let filter = CaseFilter { verdict: Some(Verdict::Regressed), ..CaseFilter::default() };
+        let cases = cases::list(&mut *connection, run.id, filter, MOST_CASES_TOLD).await?;
+        let cases: Vec<_> = cases
+            .into_iter()
+            .map(|case| {
+                json!({ "case": case.case, "outcome": case.outcome, "message": case.message,
+                        "operator": case.operator, "baseline_run": case.baseline_run })
+            })
+            .collect();
+        let body = json!({
+            "event": Event::Regression, "run": run.key, "page": page,
+            "device_profile": run.device_profile, "regressed": regressed, "cases": cases,
+        });
+        state.webhooks.tell(connection, Event::Regression, &body, now).await?;
+    }
+    Ok(())
 }
 
 /// Notes that one source has ended; answers which shards have not.
@@ -124,6 +166,8 @@ pub async fn close_silent_runs(state: &AppState, silence: Duration) -> Result<us
         let worth = verdicts::tally(&mut *transaction, run.id).await?.completeness();
         runs::seal(&mut transaction, &run, SealedBy::Silence, worth, now).await?;
         rejudge::push_later(&mut transaction, &run, now).await?;
+        let tally = verdicts::tally(&mut *transaction, run.id).await?;
+        tell(state, &mut transaction, &run, &tally, worth, now).await?;
         transaction.commit().await?;
         tracing::warn!(run = %key, %worth, "closed after silence");
         closed += 1;

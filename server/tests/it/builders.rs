@@ -58,6 +58,12 @@ impl Script {
         self
     }
 
+    /// With a label of that name.
+    pub(crate) fn label(mut self, name: &str) -> Self {
+        self.labels.insert(name.to_owned(), "yes".to_owned());
+        self
+    }
+
     /// Sent from that journal, as the shard `shard` of `shards`.
     pub(crate) fn sent_as(mut self, journal: &str, shard: u32, shards: u32) -> Self {
         self.source = Some(Source { journal: journal.to_owned(), shard, shards });

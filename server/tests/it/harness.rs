@@ -33,6 +33,8 @@ pub(crate) struct Options {
     pub(crate) private: bool,
     /// Room for requests with results.
     pub(crate) ingest_limit: Option<usize>,
+    /// Who is told what happened.
+    pub(crate) webhooks: server::webhooks::Webhooks,
     /// Requests that one token may make in a minute.
     pub(crate) token_requests_per_minute: Option<std::num::NonZeroU32>,
 }
@@ -106,9 +108,10 @@ pub(crate) async fn scenario_with(pool: PgPool, options: Options, story: impl As
             .unwrap_or(std::num::NonZeroU32::MAX),
     };
     let token = tokens::new_secret();
-    let scopes = [tokens::Scope::Ingest, tokens::Scope::Triage];
+    let scopes = [tokens::Scope::Ingest, tokens::Scope::Triage, tokens::Scope::Admin];
     assert!(tokens::create(&pool, "scripted", &token, &scopes).await.unwrap());
-    let state = AppState::new(Db::new(pool.clone()), clock, gates, settings);
+    let state = AppState::new(Db::new(pool.clone()), clock, gates, settings)
+        .with_webhooks(options.webhooks.clone());
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let stop = CancellationToken::new();

@@ -20,6 +20,8 @@ fn sample_rows(version: i64) -> &'static str {
         20_261_130_050_500 => include_str!("data/create_gates.sql"),
         20_261_130_063_000 => include_str!("data/add_sealed_by_person.sql"),
         20_261_130_091_000 => include_str!("data/add_sources.sql"),
+        20_261_130_102_000 => include_str!("data/add_retention.sql"),
+        20_261_130_104_000 => include_str!("data/create_webhooks.sql"),
         other => panic!("migration {other} has no sample rows: add server/tests/it/data/NAME.sql"),
     }
 }
@@ -99,6 +101,8 @@ async fn the_words_of_the_schema_are_those_of_the_enums(pool: PgPool) {
         ("case_verdicts_outcome_words", words(Outcome::ALL)),
         ("waivers_outcomes_words", forgivable.map(ToString::to_string).collect()),
         ("gate_evaluations_answer_words", words(Answer::ALL)),
+        ("gate_states_answer_words", words(Answer::ALL)),
+        ("webhook_deliveries_event_words", words(server::webhooks::Event::ALL)),
     ];
     let checks: Vec<(String, String)> = sqlx::query_as(
         "SELECT conname::text, pg_get_constraintdef(oid) FROM pg_constraint

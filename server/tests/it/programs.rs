@@ -325,3 +325,93 @@ async fn killing_server_and_database_in_the_middle_of_ingest_loses_and_doubles_n
     assert_eq!(shown["attempts"], BATCHES * BATCH);
     server.stop();
 }
+
+#[test]
+fn a_setting_comes_from_its_flag_else_its_variable_else_the_file_and_secrets_are_hidden() {
+    let data = Data::new();
+    let file = data.0.path().join("server.toml");
+    let text = "listen = \"127.0.0.1:1\"\nsilence-hours = 9\nreads = \"token\"\n";
+    std::fs::write(&file, text).unwrap();
+    let config = |change: &dyn Fn(&mut Command)| {
+        let mut command = data.command(&["config"]);
+        command.arg("--config").arg(&file).env("DATABASE_URL", "postgres://u:secret@h/d");
+        change(&mut command);
+        let output = command.output().unwrap();
+        let all = [output.stdout, output.stderr].concat();
+        String::from_utf8(all).unwrap()
+    };
+    let shown = config(&|command| {
+        command.env("CONFORMANCE_SILENCE_HOURS", "7").args(["--reads", "public"]);
+    });
+    for line in [
+        "listen\t127.0.0.1:1\tfile\tCONFORMANCE_LISTEN",
+        "silence-hours\t7\tvariable\tCONFORMANCE_SILENCE_HOURS",
+        "reads\tpublic\tflag\tCONFORMANCE_READS",
+        "drain-seconds\t20\tdefault\tCONFORMANCE_DRAIN_SECONDS",
+        "gates\t-\tabsent\tCONFORMANCE_GATES",
+        "database-url\tpostgres://u:(hidden)@h/d\tvariable\tDATABASE_URL",
+    ] {
+        assert!(shown.lines().any(|shown| shown == line), "{line}:\n{shown}");
+    }
+    assert!(!shown.contains("secret"), "{shown}");
+    std::fs::write(&file, "listne = 1\n").unwrap();
+    assert!(config(&|_| ()).contains("sets `listne`, which is no setting"));
+    std::fs::write(&file, "listen = [1]\n").unwrap();
+    assert!(config(&|_| ()).contains("`listen` in"));
+    std::fs::write(&file, "dry-run = true\n").unwrap();
+    assert!(config(&|_| ()).contains("`dry-run`, which is no setting"));
+    std::fs::write(&file, "listen =\n").unwrap();
+    assert!(config(&|_| ()).contains("is not TOML"));
+    std::fs::remove_file(&file).unwrap();
+    assert!(config(&|_| ()).contains("cannot be read"));
+    // It is used, and not only shown.
+    std::fs::write(&file, "listen = \"127.0.0.1:99999\"\n").unwrap();
+    let output = data.output(&["serve", "--config", file.to_str().unwrap()]);
+    said(&output, 2, &["127.0.0.1:99999"]);
+}
+
+#[test]
+fn the_commands_of_an_operator_work_on_the_private_database() {
+    let data = Data::new();
+    let out = |arguments: &[&str]| {
+        let output = data.output(arguments);
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.code(), text)
+    };
+    let (code, text) = out(&["migrate", "--status"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("20261130050100\tpending\tcreate tokens"), "{text}");
+    let (code, text) = out(&["migrate"]);
+    assert!(code == Some(0) && !text.contains("pending"), "{text}");
+    let (code, text) = out(&["migrate", "--down-to", "20261130063000"]);
+    assert!(code == Some(0) && text.contains("20261130091000\tpending"), "{text}");
+    let (code, text) = out(&["migrate", "--down-to", "5"]);
+    assert!(code == Some(1) && text.contains("there is no migration 5"), "{text}");
+
+    let first = out(&["token", "create", "--name", "a", "--scope", "ingest"]).1;
+    let second = out(&["token", "rotate", "--name", "a"]).1;
+    assert!(first.starts_with("ttc_") && second.starts_with("ttc_") && first != second);
+    let (code, text) = out(&["token", "rotate", "--name", "b"]);
+    assert!(code == Some(1) && text.contains("no valid token `b`"), "{text}");
+
+    let (code, text) = out(&["retention", "--dry-run"]);
+    assert!(code == Some(0) && text.contains("nothing was deleted"), "{text}");
+    let (code, text) = out(&["retention"]);
+    assert!(code == Some(0) && text.contains("0 empty parts"), "{text}");
+    let (code, text) = out(&["export"]);
+    assert!(code == Some(0) && text.contains("0 runs"), "{text}");
+    let (code, text) = out(&["import", "nosuch.jsonl"]);
+    assert!(code == Some(1) && text.contains("`nosuch.jsonl` cannot be read"), "{text}");
+
+    let gates = data.0.path().join("gates");
+    std::fs::create_dir(&gates).unwrap();
+    let rules = "title = \"t\"\n[[rule]]\nname = \"r\"\nsuite = \"tier1\"\n\
+                 planned_min = 1\nstale_hours = 26\n";
+    std::fs::write(gates.join("nightly.toml"), rules).unwrap();
+    let (code, text) = out(&["gate", "nightly"]);
+    assert!(code == Some(5) && text.contains("gate `nightly`: incomplete"), "{text}");
+    let (code, text) = out(&["gate", "weekly"]);
+    assert!(code == Some(1) && text.contains("there is no gate `weekly`"), "{text}");
+    let (code, text) = out(&["gate", "nightly", "--rules", "gates/nightly.toml"]);
+    assert!(code == Some(0) && text.starts_with("run\tsealed"), "{text}");
+}

@@ -55,6 +55,33 @@ async fn a_waiver_opens_the_gate_until_it_ends(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "server::MIGRATOR")]
+async fn those_that_end_soon_are_listed_ahead(pool: PgPool) {
+    scenario(pool, async |world| {
+        for (pattern, day) in [
+            ("operators/a*", "2026-12-24"),
+            ("operators/b*", "2026-12-03"),
+            ("operators/c*", "2027-06-01"),
+        ] {
+            let mut body = waiver(pattern);
+            body["expires_on"] = json!(day);
+            assert_eq!(world.post_json("/api/v1/waivers", &body).await.status.as_u16(), 201);
+        }
+        let listed = async |days: u32| {
+            let path = format!("/api/v1/waivers?expiring_within_days={days}");
+            let body = world.get_json(&path).await;
+            let patterns = body["waivers"].as_array().unwrap().iter();
+            patterns.map(|w| w["case_pattern"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(listed(2).await, [""; 0]);
+        assert_eq!(listed(3).await, ["operators/b*"]);
+        assert_eq!(listed(30).await, ["operators/b*", "operators/a*"]);
+        world.set_now("2026-12-03T00:00:00Z");
+        assert_eq!(listed(30).await, ["operators/a*"], "what has ended does not end soon");
+    })
+    .await;
+}
+
+#[sqlx::test(migrator = "server::MIGRATOR")]
 async fn what_a_waiver_needs_is_asked_for_by_name(pool: PgPool) {
     scenario(pool, async |world| {
         for (field, value) in [

@@ -1,0 +1,2 @@
+DROP TABLE gate_states;
+DROP TABLE webhook_deliveries;

@@ -1,0 +1,1 @@
+UPDATE runs SET evidence_dropped_at = now();
