@@ -27,6 +27,7 @@ EXPECTED = {
     "nn.functional.linear": ("abort-inside", "crash", "SIGABRT"),
     "fmod": ("hang-inside", "timeout", "execute-timeout"),
     "floor": ("memory-hog", "oom", "RuntimeError"),
+    "round": ("disk-full", "infra", "OSError"),
     "ceil": ("noisy", "pass", ""),
     "sqrt": ("slow", "pass", ""),
     "sigmoid": ("abort-at-exit", "pass", ""),

@@ -166,6 +166,29 @@ fn a_flood_of_output_keeps_both_ends_and_does_not_stay_on_disk() {
     assert!(std::fs::metadata(world.path("runs/r/journal.jsonl")).unwrap().len() < 100_000);
 }
 
+/// Most resident memory of a living process, in bytes.
+fn peak_resident(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok()).unwrap_or(0) << 10
+}
+
+#[test]
+fn a_gibibyte_on_stderr_is_neither_kept_in_memory_nor_waited_for() {
+    let world = World::new();
+    let mut command = world.start(&["noisy", "pass"], &[]);
+    let mut child = command.env("FAKE_MIB", "1024").spawn().unwrap();
+    let mut peak = 0;
+    while child.try_wait().unwrap().is_none() {
+        peak = peak.max(peak_resident(child.id()));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!((1 << 20..200 << 20).contains(&peak), "the runner took {} MiB", peak >> 20);
+    assert_eq!(world.outcomes("noisy"), [Outcome::Pass]);
+    assert_eq!(world.outcomes("pass"), [Outcome::Pass]);
+    assert!(world.attempt("noisy").evidence.log.dropped_bytes > (1 << 30) - 20_000);
+}
+
 #[test]
 fn unexpected_outcomes_are_tried_again_and_every_attempt_is_kept() {
     let world = World::new();
@@ -255,4 +278,9 @@ fn a_worker_that_dies_at_every_start_is_not_started_for_ever() {
     assert_eq!(ended.code, 3);
     assert!(ended.stderr.contains("backend failed to start on `cpu`"), "{}", ended.stderr);
     assert!(world.executed().is_empty());
+    let folders = std::fs::read_dir(world.path("runs")).unwrap().flatten();
+    let logs = folders.flat_map(|run| std::fs::read_dir(run.path().join("logs")).unwrap());
+    let names = logs.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let started = names.filter(|name| name.starts_with("worker-")).count();
+    assert!((2..=6).contains(&started), "{started} workers were started");
 }

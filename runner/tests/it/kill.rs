@@ -202,3 +202,61 @@ fn a_killed_fork_server_takes_its_workers_along_and_is_replaced() {
     assert_eq!(attempts.iter().filter(|a| a.outcome == Outcome::Pass).count(), 6);
     assert!(family.iter().all(|pid| !is_running(*pid)), "none of the first family is left");
 }
+
+#[test]
+fn what_an_abandoned_case_hid_in_another_session_is_ended_with_it() {
+    let world = World::new();
+    let mut command = world.start(&["pass", "hidden"], &["--execute-timeout=3600"]);
+    let child = command.spawn().unwrap();
+    let hidden = hidden_pid(&world, "hidden");
+    signal(&child, Signal::SIGINT);
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    signal(&child, Signal::SIGINT);
+    let ended = Ended::wait(child);
+    assert_eq!(ended.code, 3, "{}", ended.stderr);
+    assert_eq!(world.outcomes("pass"), [Outcome::Pass], "partial results are kept");
+    wait_for("its end", || !is_running(hidden));
+}
+
+#[test]
+fn a_journal_that_cannot_grow_ends_the_run_and_loses_no_whole_record() {
+    let world = World::new();
+    let entries: Vec<String> = (0..400).map(|n| format!("pass.{n}")).collect();
+    let entries: Vec<&str> = entries.iter().map(String::as_str).collect();
+    let size = |world: &World, file: &str| std::fs::metadata(world.path(file)).unwrap().len();
+    let whole = World::new();
+    assert_eq!(whole.execute(&entries, &[]).code, 0);
+    let (plan, journal) = (size(&whole, "runs/r/plan.json"), size(&whole, "runs/r/journal.jsonl"));
+    assert!(plan < journal, "{plan} {journal}");
+    let plain = world.start(&entries, &[]);
+    // What the program unpacks is larger than the limit.
+    for what in ["--sim-wrapper", "--breadcrumb"] {
+        assert_eq!(world.run(&["setup", what]).code, 0);
+    }
+    let kibibytes = (plan + journal) / 2 / 1024;
+    let limit = format!("trap '' XFSZ; ulimit -f {kibibytes}; exec \"$@\"");
+    let mut command = std::process::Command::new("bash");
+    command.args(["-c", &limit, "limited"]).arg(plain.get_program()).args(plain.get_args());
+    command.env_clear().stdin(std::process::Stdio::null());
+    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ended = Ended::of(command.output().unwrap());
+    assert_eq!(ended.code, 3, "{}", ended.stderr);
+    let ending = ended.stdout.lines().find(|line| line.starts_with("aborted: "));
+    assert!(
+        ending.is_some_and(|line| line.contains("journal.jsonl")),
+        "{}{}",
+        ended.stdout,
+        ended.stderr
+    );
+    let attempts = world.attempts();
+    assert!((10..400).contains(&attempts.len()), "{} attempts were kept", attempts.len());
+    assert!(attempts.iter().all(|attempt| attempt.outcome == Outcome::Pass));
+    let resumed = world.run(&["resume", "r"]);
+    assert_eq!(resumed.code, 0, "{}", resumed.stderr);
+    let mut count: HashMap<_, usize> = HashMap::new();
+    for attempt in world.attempts() {
+        *count.entry(attempt.case).or_default() += 1;
+    }
+    assert_eq!(count.len(), 400);
+    assert!(count.values().all(|times| *times == 1));
+}

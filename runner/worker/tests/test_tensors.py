@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from cases import read
-from conformance_worker import tensors
+from conformance_worker import failures, tensors
+from conformance_worker.words import FailureKind, Stage
 
 
 @dataclasses.dataclass
@@ -143,3 +144,10 @@ def test_a_sparse_tensor_is_stored_dense_without_strides(tmp_path: Path) -> None
     structure, stored = read(str(tmp_path / "t"))
     assert structure[0]["stride"] is None
     assert torch.equal(stored["output"], torch.eye(2))
+
+
+def test_outputs_that_find_no_room_say_nothing_about_the_backend(tmp_path: Path) -> None:
+    leaves = [tensors.Leaf("output", torch.zeros(4))]
+    with pytest.raises(OSError, match="cannot be kept") as caught:
+        tensors.write(str(tmp_path / "gone" / "0.actual.safetensors"), leaves)
+    assert failures.failure_from(caught.value, Stage.TRANSFER, None).kind is FailureKind.INFRA

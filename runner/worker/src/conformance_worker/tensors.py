@@ -7,6 +7,7 @@ compares it before any value. Complex tensors are stored as real pairs in a last
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 ROOT = "output"
@@ -151,7 +153,11 @@ def write(path: str, leaves: list[Leaf], structure: list[dict[str, Any]] | None 
     for leaf, entry in zip(leaves, described, strict=True):
         if entry["kind"] == "tensor":
             stored[leaf.path] = _storable(leaf.value)
-    save_file(stored, path, metadata={"structure": json.dumps(described, allow_nan=False)})
+    try:
+        save_file(stored, path, metadata={"structure": json.dumps(described, allow_nan=False)})
+    except SafetensorError as error:
+        # It keeps no error number. A file that cannot be written says nothing about the backend.
+        raise OSError(errno.EIO, f"outputs cannot be kept: {error}", path) from error
 
 
 def _storable(tensor: torch.Tensor) -> torch.Tensor:

@@ -171,6 +171,14 @@ def _noisy(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     return function(*args, **kwargs)
 
 
+def _disk_full(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Writes to a device that the kernel keeps full."""
+    output = function(*args, **kwargs)
+    with open("/dev/full", "wb", buffering=0) as full:
+        full.write(b"cache")
+    return output
+
+
 def _abort_at_exit(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     atexit.register(os.abort)
     return function(*args, **kwargs)
@@ -208,6 +216,7 @@ RULES: dict[str, Call] = {
     "slow": _slow,
     "memory-hog": _memory_hog,
     "noisy": _noisy,
+    "disk-full": _disk_full,
     "abort-at-exit": _abort_at_exit,
     "leave-child": _leave_child,
 }
