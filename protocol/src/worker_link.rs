@@ -538,7 +538,7 @@ pub struct SweepObserved {
     pub inside: bool,
     /// Graphs compiled up to and including this size.
     pub graph_count: u64,
-    /// Calls that ran in eager because of the recompile limit.
+    /// Calls at this size that ran outside any compiled graph.
     pub eager_calls: u64,
     /// What it raised, if it did.
     #[serde(default)]

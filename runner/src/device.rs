@@ -9,6 +9,18 @@ use crate::Error;
 use crate::python::PythonEnvironment;
 
 protocol::words! {
+    /// What compiles graphs where the device has no compiler of its own.
+    Compiler as "backend" {
+        /// Traces and executes operators one by one.
+        Eager = "eager",
+        /// Also makes the graph functional, as every compiler's front end does.
+        AotEager = "aot_eager",
+        /// PyTorch's own compiler; on the CPU it needs a C++ compiler.
+        Inductor = "inductor",
+    }
+}
+
+protocol::words! {
     /// How a device is reached.
     Profile as "device" {
         /// TorchTPU on hardware.

@@ -226,14 +226,14 @@ fn judge_observed(
     observed: &Observed,
     comparisons: &[Result<Comparison, String>],
 ) -> (Judged, Vec<SweepPoint>) {
+    if asked.suite == Suite::Dynamism {
+        return judge_sweep(asked, observed, comparisons);
+    }
     if let Some(failure) = &observed.failure {
-        return (judge_failure(failure), sweep_outcome::judge(asked, observed, comparisons).1);
+        return (judge_failure(failure), Vec::new());
     }
     if let Some(judged) = judge_place(asked, observed, comparisons) {
-        return (judged, sweep_outcome::judge(asked, observed, comparisons).1);
-    }
-    if asked.suite == Suite::Dynamism {
-        return sweep_outcome::judge(asked, observed, comparisons);
+        return (judged, Vec::new());
     }
     let judged = if observed.both_raised.is_some() {
         Judged::pass()
@@ -244,6 +244,22 @@ fn judge_observed(
             .unwrap_or_else(Judged::pass)
     };
     (judged, Vec::new())
+}
+
+/// The first bad size decides; what went wrong beside the sizes does where they are all good, or
+/// where it kept some from being executed.
+fn judge_sweep(
+    asked: &Asked,
+    observed: &Observed,
+    comparisons: &[Result<Comparison, String>],
+) -> (Judged, Vec<SweepPoint>) {
+    let (judged, points) = sweep_outcome::judge(asked, observed, comparisons);
+    if points.iter().any(|point| point.outcome != Outcome::Pass) {
+        return (judged, points);
+    }
+    let beside = observed.failure.as_ref().map(judge_failure);
+    let judged = beside.or_else(|| judge_place(asked, observed, comparisons)).unwrap_or(judged);
+    (judged, points)
 }
 
 /// The outcome that a worker's word for a failure means.

@@ -278,6 +278,7 @@ fn one_graph_must_serve_every_size_inside() {
         labels.iter().zip(counts).map(|(label, count)| size(label, true, count, 0)).collect()
     };
     assert_eq!(sweep(inside([1, 1, 1]), &[]).0, Judged::pass());
+    assert_eq!(sweep(inside([1, 2, 3]), &[]).0.error_class, "recompiled-per-size");
     let (judged, points) = sweep(inside([1, 2, 2]), &[]);
     assert_eq!(judged.error_class, "dynamic-not-honoured");
     assert_eq!(judged.outcome, Outcome::Mismatch);
@@ -287,7 +288,7 @@ fn one_graph_must_serve_every_size_inside() {
     let (judged, points) = sweep(inside([1, 1, 1]), &["S=64"]);
     assert_eq!((judged.outcome, judged.stage), (Outcome::Mismatch, Some(Stage::Compare)));
     assert_eq!(points.iter().filter(|point| point.outcome == Outcome::Pass).count(), 2);
-    let eager = vec![size("S=16", true, 1, 0), size("S=2", true, 1, 1), size("S=3", true, 1, 2)];
+    let eager = vec![size("S=16", true, 1, 0), size("S=2", true, 1, 1), size("S=3", true, 1, 1)];
     assert_eq!(sweep(eager, &[]).0.outcome, Outcome::Fallback);
 }
 
@@ -307,6 +308,10 @@ fn outside_the_bounds_only_silence_is_wrong() {
     let (judged, points) = with(size("S=65", false, 1, 0));
     assert_eq!(judged.error_class, "bound-not-enforced");
     assert_eq!(points[2].boundary.as_deref(), Some("accepted"));
+    let eager = vec![size("S=16", true, 1, 0), size("S=65", false, 1, 1), size("S=1", false, 1, 1)];
+    let (judged, points) = sweep(eager, &[]);
+    assert_eq!(judged.error_class, "fallback-eager");
+    assert!(points[1..].iter().all(|point| point.outcome == Outcome::Fallback), "{points:?}");
     let starved =
         SweepObserved { failure: Some(failure(FailureKind::Oom)), ..size("S=65", false, 1, 0) };
     assert_eq!(with(starved).0.outcome, Outcome::Oom);

@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::balance::{self, Balance};
+use crate::device::Compiler;
 use crate::plan::{PlannedCase, Shard};
 use crate::waivers::Waivers;
 
@@ -73,6 +74,9 @@ pub struct Settings {
     /// Rules of the `faulty` device, by subject.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub faults: BTreeMap<String, String>,
+    /// Compiler in place of the device's usual one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend: Option<Compiler>,
     /// Python of the environment under test.
     pub python: PathBuf,
     /// Server that results were meant for.

@@ -10,12 +10,15 @@ use protocol::{Comparison, Outcome, Stage};
 
 use crate::outcome::{Asked, Judged, judge_comparison, judge_failure};
 
-/// Graphs and eager calls so far.
+/// Error class of sizes inside the bounds that needed further graphs.
+const NOT_HONOURED: &str = "dynamic-not-honoured";
+
+/// Graphs so far.
 #[derive(Default)]
 struct Counters {
     graphs: u64,
-    eager_calls: u64,
     graphs_inside: u64,
+    sizes_inside: u64,
 }
 
 /// Judges every size, in order.
@@ -29,11 +32,11 @@ pub(crate) fn judge(
     let mut points = Vec::with_capacity(observed.sweep.len());
     for size in &observed.sweep {
         let new_graphs = size.graph_count.saturating_sub(counters.graphs);
-        let new_eager_calls = size.eager_calls.saturating_sub(counters.eager_calls);
+        let new_eager_calls = size.eager_calls;
         counters.graphs = counters.graphs.max(size.graph_count);
-        counters.eager_calls = counters.eager_calls.max(size.eager_calls);
         let (judged, boundary) = if size.inside {
             counters.graphs_inside += new_graphs;
+            counters.sizes_inside += 1;
             let comparison = observed
                 .to_compare
                 .iter()
@@ -56,6 +59,14 @@ pub(crate) fn judge(
             let message = format!("{}: {}", size.label, judged.message);
             first_bad = Some(Judged { message: crate::outcome::one_line(&message), ..judged });
         }
+    }
+    // More graphs than one is bad; one for every size is another fault than a range split in two.
+    if let Some(judged) = &mut first_bad
+        && judged.error_class == NOT_HONOURED
+        && counters.sizes_inside > 2
+        && counters.graphs_inside >= counters.sizes_inside
+    {
+        "recompiled-per-size".clone_into(&mut judged.error_class);
     }
     let judged =
         first_bad.or_else(|| judge_completeness(asked, observed)).unwrap_or_else(Judged::pass);
@@ -90,7 +101,7 @@ fn judge_inside(
         1 => Judged::pass(),
         more => {
             let message = format!("{more} graphs were needed inside the declared bounds");
-            Judged::bad(Outcome::Mismatch, Stage::Compile, "dynamic-not-honoured", message)
+            Judged::bad(Outcome::Mismatch, Stage::Compile, NOT_HONOURED, message)
         }
     }
 }

@@ -53,6 +53,7 @@ pub(super) async fn execute(args: &RerunArgs) -> Result<Exit, Error> {
         jobs: settings.jobs,
         address_space_mib: settings.address_space_mib,
         faults: settings.faults.clone(),
+        backend: settings.backend,
     };
     let ready = open_device(&tools, choice, &wanted, &logs).await.inspect_err(|_| new.keep())?;
     let settings = Settings {
@@ -171,6 +172,7 @@ fn usual_settings(profile: String) -> Settings {
         order_replays: usual.order_replays,
         shuffle: usual.shuffle,
         faults: BTreeMap::new(),
+        backend: None,
         python: PathBuf::new(),
         push: None,
     }

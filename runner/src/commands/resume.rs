@@ -48,6 +48,7 @@ pub(super) async fn execute(args: &ResumeArgs) -> Result<Exit, Error> {
         jobs: settings.jobs,
         address_space_mib: settings.address_space_mib,
         faults: settings.faults.clone(),
+        backend: settings.backend,
     };
     let ready = open_device(&tools, choice, &wanted, &logs).await?;
     let versions = ready.backend.versions().await;

@@ -1,5 +1,6 @@
 //! `runner --suite …`: plans a run and executes it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use protocol::worker_link::{FromWorker, ListOperators, OperatorCase, ToWorker};
@@ -50,6 +51,7 @@ pub(super) async fn execute(args: &RunArgs) -> Result<Exit, Error> {
         jobs: device.jobs,
         address_space_mib: execution.address_space_mib,
         faults: device.fault.iter().cloned().collect(),
+        backend: device.backend,
     };
     let mut ready =
         open_device(&tools, device.device, &wanted, &logs).await.inspect_err(|_| new.keep())?;
@@ -73,6 +75,7 @@ pub(super) async fn execute(args: &RunArgs) -> Result<Exit, Error> {
         order_replays: execution.order_replays,
         shuffle: execution.shuffle,
         faults: wanted.faults,
+        backend: device.backend,
         python: tools.environment.executable.clone(),
         push,
     };
@@ -83,7 +86,7 @@ pub(super) async fn execute(args: &RunArgs) -> Result<Exit, Error> {
         tools: &tools,
         key: args.results.run_key.clone(),
         suites: args.plan.suites(),
-        labels: args.results.label.iter().cloned().collect(),
+        labels: labels(args),
         plan: Plan { settings, cases, balance },
         ready,
         client,
@@ -91,6 +94,12 @@ pub(super) async fn execute(args: &RunArgs) -> Result<Exit, Error> {
         form: args.results.form(),
     };
     planned.execute().await
+}
+
+/// The user's labels, and what results depend on that nothing else of a run says.
+fn labels(args: &RunArgs) -> BTreeMap<String, String> {
+    let backend = args.device.backend.map(|backend| ("backend".to_owned(), backend.to_string()));
+    args.results.label.iter().cloned().chain(backend).collect()
 }
 
 /// What a plan is made of, read and checked before anything slow happens.

@@ -10,7 +10,7 @@ use super::say;
 use crate::Error;
 use crate::args::{PythonArgs, socket_directory};
 use crate::backend::{Backend, Limits};
-use crate::device::{self, DeviceChoice, Profile, Slot, take_slots};
+use crate::device::{self, Compiler, DeviceChoice, Profile, Slot, take_slots};
 use crate::python::PythonEnvironment;
 use crate::setup;
 use crate::worker::breadcrumb::LIBRARY_VARIABLE;
@@ -91,12 +91,14 @@ pub(super) struct Wanted {
     pub(super) address_space_mib: Option<u64>,
     /// Rules of the `faulty` device, by subject.
     pub(super) faults: BTreeMap<String, String>,
+    /// Compiler in place of the device's usual one.
+    pub(super) backend: Option<Compiler>,
 }
 
 impl Wanted {
     /// One worker, to see whether the device works.
     pub(super) const fn one() -> Self {
-        Self { jobs: 1, address_space_mib: None, faults: BTreeMap::new() }
+        Self { jobs: 1, address_space_mib: None, faults: BTreeMap::new(), backend: None }
     }
 }
 
@@ -157,6 +159,15 @@ async fn open(
     if !wanted.faults.is_empty() {
         let rules = serde_json::to_string(&wanted.faults).expect("texts only");
         launch.environment.insert("CONFORMANCE_FAULTS".to_owned(), rules);
+    }
+    if let Some(backend) = wanted.backend {
+        if matches!(profile, Profile::Tpu | Profile::TpuSim) {
+            return Err(Error::Usage {
+                message: format!("`--backend {backend}` is not for `{profile}`: a TPU has its own"),
+                hint: "leave `--backend` out, or choose `--device cpu` or `cuda`".to_owned(),
+            });
+        }
+        launch.environment.insert("CONFORMANCE_COMPILER".to_owned(), backend.to_string());
     }
     let failed = |error| not_usable(profile, error);
     let address_space_bytes = wanted.address_space_mib.map(|mib| mib << 20);

@@ -82,3 +82,14 @@ def hindered() -> tuple[torch.nn.Module, dict[str, Any]]:
 
 def linear() -> tuple[torch.nn.Module, dict[str, Any]]:
     return torch.nn.Linear(4, 4), {"input": torch.ones(2, 4)}
+
+
+class Summing(torch.nn.Module):
+    """A sum over a length."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sum(1, keepdim=True) + x
+
+
+def summing() -> tuple[torch.nn.Module, Callable[[int, int], Any]]:
+    return Summing(), lambda batch, sequence: {"x": torch.ones(batch, sequence)}

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cases import differences, run_case
+from conformance_worker import dynamic_operators
 from conformance_worker.messages import DynamicDimension, DynamismTask, ModelSpec
 from conformance_worker.words import FailureKind, Mode
 
+OPERATORS = [
+    name
+    for name, function in inspect.getmembers(dynamic_operators, inspect.isfunction)
+    if function.__module__ == dynamic_operators.__name__ and not name.startswith("_")
+]
 BOUNDS = DynamicDimension("sequence", 2, 64, {"input_ids": 1})
 
 
@@ -97,3 +105,43 @@ def test_a_padding_leak_shows_below_the_tile(
     observed, _, _ = run_case("faulty", tmp_path, sweep, mode=Mode.COMPILE)
     assert len(observed.to_compare) == 2
     assert differences(observed.to_compare[1]) == ["output: values"]
+
+
+X_BOUNDS = DynamicDimension("sequence", 2, 64, {"x": 1})
+
+
+@pytest.mark.parametrize("name", sorted(OPERATORS))
+def test_a_small_graph_is_one_graph_at_every_size_with_poison_behind_it(
+    tmp_path: Path, name: str
+) -> None:
+    batch = DynamicDimension("batch", 2, 8, {"x": 0})
+    model = ModelSpec("python", f"conformance_worker.dynamic_operators:{name}", "tiny", 2, 16)
+    points = [(2, 16), (2, 2), (2, 33), (3, 16), (8, 64), (8, 8), (2, 2)]
+    sweep = [{"batch": b, "sequence": s} for b, s in points]
+    task = DynamismTask(model, [batch, X_BOUNDS], sweep)
+    observed, _, _ = run_case("cpu", tmp_path, task, mode=Mode.COMPILE)
+    assert observed.failure is None, observed.failure
+    assert {point.graph_count for point in observed.sweep} == {1}
+    assert sum(point.eager_calls for point in observed.sweep) == 0
+    assert all(differences(compare) == [] for compare in observed.to_compare)
+
+
+def test_the_list_of_small_graphs_names_each_of_them_once() -> None:
+    path = Path(__file__).parents[3] / "model-lists" / "dynamic-operators.toml"
+    entries = tomllib.loads(path.read_text())["models"]
+    names = [entry["id"].rpartition(":")[2] for entry in entries]
+    assert names == sorted(OPERATORS)
+    assert all(set(entry["dynamic"]) == {"batch", "sequence"} for entry in entries)
+
+
+def test_what_is_read_behind_the_extent_is_poison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = task("python", "own_models:summing", [16, 31], X_BOUNDS)
+    observed, _, _ = run_case("faulty", tmp_path / "a", sweep, mode=Mode.COMPILE)
+    assert observed.failure is None
+    assert all(differences(compare) == [] for compare in observed.to_compare)
+    monkeypatch.setenv("CONFORMANCE_FAULTS", '{"own_models:summing": "read-behind"}')
+    observed, _, _ = run_case("faulty", tmp_path / "b", sweep, mode=Mode.COMPILE)
+    assert observed.failure is not None
+    assert "not finite" in observed.failure.message

@@ -15,7 +15,8 @@ import torch._dynamo
 
 from conformance_worker import model_case, reference, repro, tensors
 from conformance_worker.case import CaseRun
-from conformance_worker.failures import InfraError, MismatchError
+from conformance_worker.devices.base import Device
+from conformance_worker.failures import InfraError
 from conformance_worker.graphs import Compiled, reset
 from conformance_worker.messages import (
     DynamicDimension,
@@ -26,6 +27,8 @@ from conformance_worker.messages import (
 from conformance_worker.models.base import BuiltModel, Inputs
 from conformance_worker.tensors import Leaf
 from conformance_worker.words import FailureKind, Rule, Stage, ToleranceClass
+
+UNPOISONED = "memory behind the inputs was not poisoned: this device places them by itself"
 
 Expected = tuple[list[Leaf], list[dict[str, Any]], str]
 
@@ -107,15 +110,21 @@ def _sweep(run: CaseRun, task: DynamismTask, built: BuiltModel, points: list[_Po
         enter=run.enter,
     )
     call: Callable[..., Any] = compiled if run.compiles else module
+    # A graph whose sizes depend on data is one graph only where the tracer may hold such sizes.
+    data_dependent = bool(getattr(module, "data_dependent", False))
+    settings = torch._dynamo.config.patch(
+        capture_dynamic_output_shape_ops=data_dependent, capture_scalar_outputs=data_dependent
+    )
     try:
+        settings.__enter__()
         for number, point in enumerate(points):
             failure = _at(run, task, call, compiled, point, first=number == 0)
             if number == 0 and failure is not None and compiled.compiled == 0:
                 # Nothing was compiled: the other sizes would say the same, one by one.
                 break
     finally:
+        settings.__exit__(None, None, None)
         run.observed.graphs = compiled.graphs()
-    _judge_graphs(run, points)
 
     def again() -> Callable[[], Any]:
         inputs = device.move(points[0].inputs.kwargs)
@@ -142,7 +151,7 @@ def _at(
             failure = Failure(
                 kind=FailureKind.FALLBACK,
                 stage=Stage.EXECUTE,
-                error_class="EagerCall",
+                error_class="fallback-eager",
                 message="it ran outside any compiled graph, in eager mode",
             )
     except Exception as error:
@@ -167,9 +176,9 @@ def _execute(
 ) -> None:
     device = run.device
     run.enter(Stage.TRANSFER)
-    inputs = device.move(point.inputs.kwargs)
+    inputs = _poisoned(run, task, device.move(point.inputs.kwargs))
     if first and run.compiles:
-        _mark(task.dimensions, inputs)
+        _mark(device, task.dimensions, inputs)
     run.enter(Stage.EXECUTE)
     with run.on_device():
         result = device.call(call, (), inputs)
@@ -192,32 +201,32 @@ def _execute(
     )
 
 
-def _mark(dimensions: list[DynamicDimension], inputs: dict[str, torch.Tensor]) -> None:
+def _mark(
+    device: Device, dimensions: list[DynamicDimension], inputs: dict[str, torch.Tensor]
+) -> None:
     for dimension in dimensions:
         for name, index in dimension.inputs.items():
-            torch._dynamo.mark_dynamic(inputs[name], index, min=dimension.min, max=dimension.max)
+            device.mark_dynamic(inputs[name], index, dimension.min, dimension.max)
 
 
-def _judge_graphs(run: CaseRun, points: list[_Point]) -> None:
-    """One compile must serve every size inside the bounds."""
-    inside = [
-        observed.graph_count
-        for point, observed in zip(points, run.observed.sweep, strict=False)
-        if point.inside and observed.failure is None
-    ]
-    outside_new = _graphs_made_outside(run.observed.sweep)
-    if inside and run.observed.failure is None and inside[-1] - outside_new > inside[0]:
-        run.stage = Stage.COMPILE
-        raise MismatchError(
-            f"dynamic-not-honoured: {inside[-1] - outside_new} graphs were compiled for sizes "
-            f"inside the bounds, {inside[0]} after the first size"
-        )
-
-
-def _graphs_made_outside(sweep: list[SweepObserved]) -> int:
-    before, made = 0, 0
-    for observed in sweep:
-        if not observed.inside:
-            made += observed.graph_count - before
-        before = observed.graph_count
-    return made
+def _poisoned(
+    run: CaseRun, task: DynamismTask, inputs: dict[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """The same inputs, with values that no sum survives where memory goes on behind the extent:
+    up to the largest extent that is declared."""
+    room = dict.fromkeys(inputs, 1)
+    for dimension in task.dimensions:
+        for name, index in dimension.inputs.items():
+            size = inputs[name].shape[index]
+            room[name] *= -(-(dimension.max + 1) // size) if size else 1
+    poisoned = {
+        name: run.device.with_poison_behind(tensor, room[name] * tensor.numel())
+        if isinstance(tensor, torch.Tensor)
+        else tensor
+        for name, tensor in inputs.items()
+    }
+    if all(poisoned[name] is inputs[name] for name in inputs) and (
+        UNPOISONED not in run.observed.notes
+    ):
+        run.observed.notes.append(UNPOISONED)
+    return poisoned

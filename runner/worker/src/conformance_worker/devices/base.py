@@ -7,6 +7,7 @@ worker. Nothing here judges: what an exception means to a backend is in that bac
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ FALLBACK_WARNING = re.compile(
 """How backends warn of an operator that they left to the CPU."""
 
 OVERLOAD = re.compile(r"\b\w+::\w+(\.\w+)?")
+
+COMPILER_VARIABLE = "CONFORMANCE_COMPILER"
+"""A name that `torch.compile` knows."""
 
 PROBE_SIZE = 8
 """Edge of the square matrices that the probe multiplies."""
@@ -163,7 +167,19 @@ class Device:
     def compiler(self, *, dynamism: bool) -> str | Callable[..., Any]:
         """The backend's own compiler for `torch.compile`; the bounded one for `dynamism`."""
         del dynamism
-        return "inductor"
+        return chosen_compiler() or "inductor"
+
+    def mark_dynamic(
+        self, tensor: torch.Tensor, dimension: int, smallest: int, largest: int
+    ) -> None:
+        """Declares a dimension dynamic within bounds, before the first call."""
+        torch._dynamo.mark_dynamic(tensor, dimension, min=smallest, max=largest)
+
+    def with_poison_behind(self, tensor: torch.Tensor, elements: int) -> torch.Tensor:
+        """The same tensor in memory of so many elements, filled behind its extent with NaN or a
+        huge number; the tensor itself where this device places memory by itself."""
+        del elements
+        return tensor
 
     def settings(self) -> list[str]:
         """Settings of the backend that were pinned, one note each."""
@@ -216,6 +232,11 @@ class Device:
         except Exception:
             return False
         return True
+
+
+def chosen_compiler() -> str | None:
+    """The compiler that the runner asks for in place of the usual one."""
+    return os.environ.get(COMPILER_VARIABLE) or None
 
 
 def _tied_parameters(module: torch.nn.Module) -> list[list[str]]:

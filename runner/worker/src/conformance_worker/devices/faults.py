@@ -87,6 +87,31 @@ def _padding_leak(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach() + padding * 0.01
 
 
+def _read_behind(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Adds what lies in memory behind the inputs to the outputs, and takes it off again: nothing
+    shows but what does not add up."""
+    behind = torch.zeros(())
+    for tensor in pytree.tree_leaves((args, kwargs)):
+        if isinstance(tensor, torch.Tensor) and tensor.dtype.is_floating_point:
+            held = tensor.untyped_storage().nbytes() // tensor.element_size()
+            everything = tensor.as_strided((held,), (1,), 0)
+            behind = behind + everything.sum() - everything.sum()
+    return pytree.tree_map_only(torch.Tensor, lambda one: one + behind, function(*args, **kwargs))
+
+
+def _bound_extent(tensor: torch.Tensor) -> torch.Tensor:
+    """Gives rows of padding beside the real ones, as a program for the bound would."""
+    if tensor.dim() < 2:
+        return tensor
+    return torch.nn.functional.pad(tensor.detach(), (0, 0) * (tensor.dim() - 2) + (0, 1))
+
+
+def _in_eager(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Executes what was compiled without its graph."""
+    with torch.compiler.set_stance("force_eager"):
+        return function(*args, **kwargs)
+
+
 def _write_input(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Writes to an input that the operator is to leave alone, by far less than any tolerance."""
     outcome = function(*args, **kwargs)
@@ -202,6 +227,12 @@ RULES: dict[str, Call] = {
     "nan": _on_outputs(_nan),
     "saturating-inf": _on_outputs(_saturating_inf),
     "padding-leak": _on_outputs(_padding_leak),
+    "bound-extent": _on_outputs(_bound_extent),
+    "read-behind": _read_behind,
+    "eager": _in_eager,
+    "recompile": _execute,
+    "ignore-mark": _execute,
+    "accept-outside": _execute,
     "write-input": _write_input,
     "write-neighbour": _execute,
     "never-raises": _never_raises,

@@ -74,11 +74,25 @@ class TheDevice(cpu.TheDevice):
             return output
         if self._rule == "silent-fallback":
             self._fell_back = True
+        if self._rule == "recompile":
+            torch._dynamo.reset()
         if self._rule == "write-neighbour" and self._first_moved is not None:
             self._first_moved[-1] += 1
         if self._rule is None:
             return function(*args, **kwargs)
         return faults.RULES[self._rule](function, args, kwargs)
+
+    def mark_dynamic(
+        self, tensor: torch.Tensor, dimension: int, smallest: int, largest: int
+    ) -> None:
+        """Declares it, or the opposite, or without its bounds, by the rule."""
+        if self._rule == "ignore-mark":
+            torch._dynamo.mark_static(tensor, dimension)
+            return
+        if self._rule == "accept-outside":
+            torch._dynamo.mark_dynamic(tensor, dimension)
+            return
+        super().mark_dynamic(tensor, dimension, smallest, largest)
 
     def prove(self) -> str:
         """The probe is not a case, so no rule of a case applies; poison does."""
