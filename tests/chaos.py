@@ -22,7 +22,7 @@ from typing import Any
 INCONCLUSIVE = ("infra", "host-limit", "skipped")
 """Outcomes of attempts that count only where a case has no other, as in the runner's summary."""
 
-RETRIES = 4
+RETRIES = 2
 """So many that no case loses all its attempts to kills that only hit it by chance."""
 
 
