@@ -333,3 +333,11 @@ def test_the_script_of_a_case_runs_by_itself(tmp_path: Path) -> None:
     names: dict[str, Any] = {}
     exec(observed.repro, names)
     assert torch.equal(names["expected"], names["actual"])
+
+
+def test_a_case_leaves_no_call_behind_for_backends_that_are_not_used(tmp_path: Path) -> None:
+    """Each would hold a formatted traceback for ever, and cost more than the operator."""
+    run_case("cpu", tmp_path / "first", OperatorTask("add", 0))
+    before = len(torch.cuda._queued_calls)
+    run_case("cpu", tmp_path / "second", OperatorTask("add", 1))
+    assert len(torch.cuda._queued_calls) == before

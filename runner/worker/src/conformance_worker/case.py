@@ -184,7 +184,8 @@ class CaseRun:
     def seed(self, offset: int = 0) -> None:
         """Seeds every generator, the device's too."""
         operators.seed_host_generators(self.request.seed + offset)
-        torch.manual_seed(self.request.seed + offset)
+        if self.device_is_open:
+            self.device.seed(self.request.seed + offset)
 
     # --- outputs --------------------------------------------------------------------------------
 

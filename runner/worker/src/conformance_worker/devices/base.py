@@ -152,6 +152,13 @@ class Device:
         """Whether a tensor is on this device."""
         return tensor.device.type == self.torch_device().type
 
+    def seed(self, seed: int) -> None:
+        """Seeds the generators of this device, and of no other: `torch.manual_seed` leaves a call
+        with its whole traceback behind for every backend that was never opened."""
+        seed_all = getattr(torch.get_device_module(self.torch_device()), "manual_seed_all", None)
+        if seed_all is not None:
+            seed_all(seed)
+
     def synchronize(self) -> None:
         """Waits until everything asked for has been executed, so that errors surface here."""
 
