@@ -58,6 +58,11 @@ pub struct Evidence {
     /// was not tried or did not get to the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blockers: Option<Vec<Blocker>>,
+    /// Where in the model the device first gives something else than the host: found by a further,
+    /// eager execution of both sides, module by module. Absent when that was not tried or found
+    /// nothing; a note says which.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_divergence: Option<FirstDivergence>,
     /// Paths that were replaced because the host cannot execute them, for example
     /// `scaled_dot_product_attention: math`.
     pub substitutions: Vec<String>,
@@ -133,6 +138,80 @@ pub struct Blocker {
     pub outcome: Outcome,
     /// First line of what it said.
     pub message: String,
+}
+
+/// The first call of a module that makes something else on the device than on the host, from
+/// inputs that agreed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct FirstDivergence {
+    /// Path of the module in the model, `model.layers.0.mlp`; empty for the model itself.
+    pub module: String,
+    /// Its class.
+    pub kind: String,
+    /// Which call of this module it was, from 1.
+    pub call: u64,
+    /// How it differs, in one line.
+    pub finding: String,
+    /// Largest absolute error of the first tensor that differs, over finite pairs; absent where
+    /// values were not compared.
+    pub max_abs_error: Option<Number>,
+    /// Element type of that tensor on the device.
+    pub dtype: String,
+    /// Its shape there.
+    pub shape: Vec<u64>,
+    /// Calls of modules whose outputs had agreed by then.
+    pub modules_agreed: u64,
+    /// The operator to blame inside of it; absent where none differs on its own.
+    pub operator: Option<DivergingOperator>,
+}
+
+impl std::fmt::Display for FirstDivergence {
+    /// For people, in one line, the operator first where it is known.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(operator) = &self.operator {
+            let call =
+                if operator.call > 1 { format!(", call {}", operator.call) } else { String::new() };
+            write!(f, "`{}`{call} in ", operator.overload)?;
+        }
+        match self.module.as_str() {
+            "" => write!(f, "the model itself ({})", self.kind)?,
+            module => write!(f, "`{module}` ({})", self.kind)?,
+        }
+        if self.call > 1 {
+            write!(f, ", call {}", self.call)?;
+        }
+        let finding = self.operator.as_ref().map_or(&self.finding, |operator| &operator.finding);
+        write!(f, ": {finding}")
+    }
+}
+
+/// An operator whose answer on the device is not that of the host, from equal inputs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct DivergingOperator {
+    /// The overload.
+    pub overload: String,
+    /// Which call of this overload inside the module's call it was, from 1.
+    pub call: u64,
+    /// How it differs, in one line.
+    pub finding: String,
+    /// Largest absolute error of the first tensor that differs, over finite pairs; absent where
+    /// values were not compared.
+    pub max_abs_error: Option<Number>,
+    /// Element type of that tensor on the device.
+    pub dtype: String,
+    /// Its shape there.
+    pub shape: Vec<u64>,
+    /// Element type and shape of each tensor that it was given: `float32[2, 16]`.
+    pub inputs: Vec<String>,
+    /// Python that executes just this operator on these inputs; empty where there is none.
+    pub repro: String,
+    /// Name of that script in `repros/` of the run's folder, beside the tensors that it loads;
+    /// empty where it was not kept.
+    pub repro_file: String,
 }
 
 /// Head and tail of the worker's log for one case.

@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::evidence::{BothRaised, Graphs};
+use crate::evidence::{BothRaised, FirstDivergence, Graphs};
 use crate::inventory::Inventory;
-use crate::{Dtype, Form, Mode, SkipReason, Stage};
+use crate::{Dtype, Form, Mode, SkipReason, Stage, Tolerance};
 
 /// Version of this link; runner and worker package travel together, so it must be equal.
 pub const LINK_VERSION: u32 = 1;
@@ -221,6 +221,10 @@ pub struct Execute {
     /// overloads without trying them, and go on. Decides no case; needs a `breadcrumb`.
     #[serde(default)]
     pub continue_past: Option<Vec<String>>,
+    /// Find where in a model the device first differs from the host by more than this. Decides no
+    /// case; needs a `breadcrumb`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub find_divergence: Option<Tolerance>,
 }
 
 /// The subject of a case, as the planner resolved it.
@@ -436,6 +440,9 @@ pub struct Observed {
     /// unless asked to continue past them.
     #[serde(default)]
     pub blockers: Option<Vec<WorkerBlocker>>,
+    /// Where the device first differs; nothing unless asked for and found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_divergence: Option<FirstDivergence>,
 }
 
 /// An overload that the device refused.

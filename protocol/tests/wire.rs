@@ -56,6 +56,7 @@ fn link_messages_are_read_and_written_as_recorded() {
         "execute_operator",
         "execute_model",
         "execute_blockers",
+        "execute_divergence",
         "execute_dynamism",
     ] {
         check::<worker_link::ToWorker>(&format!("to_worker.{name}"));
@@ -69,6 +70,7 @@ fn link_messages_are_read_and_written_as_recorded() {
         "entered",
         "built",
         "observed_blockers",
+        "observed_divergence",
         "observed_outputs",
         "observed_failure",
         "observed_sweep",

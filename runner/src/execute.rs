@@ -342,6 +342,12 @@ impl Exchange {
         Ok(Self { folder })
     }
 
+    /// The folder.
+    #[must_use]
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
     /// The folder as text.
     #[must_use]
     pub fn path(&self) -> String {

@@ -34,6 +34,7 @@ fn observed() -> Observed {
         repro: String::new(),
         poisoned: false,
         blockers: None,
+        first_divergence: None,
     }
 }
 

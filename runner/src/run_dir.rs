@@ -9,6 +9,7 @@
 //! waivers.json    waivers of the run, when it has any
 //! upload.json     where it was sent, and how far
 //! logs/           output of the Python processes
+//! repros/         scripts of operators that a mismatch begins in, with their tensors
 //! summary.json, report.html, junit.xml
 //! ```
 
@@ -322,6 +323,12 @@ impl RunDir {
     #[must_use]
     pub fn journal(&self) -> PathBuf {
         self.path.join("journal.jsonl")
+    }
+
+    /// Scripts of operators that a mismatch begins in, with their tensors.
+    #[must_use]
+    pub fn repros(&self) -> PathBuf {
+        self.path.join("repros")
     }
 
     /// Logs of the Python processes.

@@ -5,6 +5,7 @@
 //! execute next, and whether again, is [`crate::dispatch`]'s.
 
 mod blockers;
+mod divergence;
 mod order;
 
 use std::collections::BTreeMap;
@@ -12,10 +13,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::evidence::{Blocker, LastOperator};
+use protocol::evidence::{Blocker, FirstDivergence, LastOperator};
 use protocol::ingest_api::Attempt;
 use protocol::worker_link::{Execute, Probed, Task};
-use protocol::{Direction, Mode, Outcome, Suite};
+use protocol::{Direction, Mode, Outcome, Suite, Tolerance};
 use tokio::sync::{mpsc, watch};
 
 use crate::backend::Backend;
@@ -42,6 +43,8 @@ pub struct Shared {
     pub comparer: Comparer,
     /// Where folders for tensors are made.
     pub exchange: PathBuf,
+    /// Where scripts of operators that differ are kept, with their tensors.
+    pub repros: PathBuf,
     /// Cases after which a worker is replaced.
     pub recycle_after: u32,
     /// Growth in bytes after which a worker is replaced.
@@ -84,6 +87,7 @@ pub struct Earlier {
     error_class: String,
     last_operator: Option<LastOperator>,
     blockers: Option<Vec<Blocker>>,
+    first_divergence: Option<FirstDivergence>,
     /// The cases before it in its process, in order.
     predecessors: Vec<Arc<PlannedCase>>,
 }
@@ -99,6 +103,8 @@ enum Purpose {
     NameOperator,
     /// To learn which operators stand in its way, these among them.
     FindBlockers(Vec<String>),
+    /// To learn where in a model the device first differs from the host by more than this.
+    FindDivergence(Tolerance),
 }
 
 /// What a slot tells the dispatcher.
@@ -250,11 +256,13 @@ impl SlotRunner {
             self.name_operator(&assignment, &mut judged, &mut evidence).await;
         }
         self.find_blockers(&assignment, &judged, &mut evidence).await;
+        self.find_divergence(&assignment, &judged, &mut evidence).await;
         let earlier = Earlier {
             outcome: judged.outcome,
             error_class: judged.error_class.clone(),
             last_operator: evidence.last_operator.clone(),
             blockers: evidence.blockers.clone(),
+            first_divergence: evidence.first_divergence.clone(),
             predecessors,
         };
         self.explain_order(&assignment, &judged, &mut evidence).await;
@@ -408,7 +416,10 @@ impl SlotRunner {
             slow,
             abandon: self.shared.abandon.clone(),
         };
-        let executed = execution.execute(request).await;
+        let mut executed = execution.execute(request).await;
+        if matches!(purpose, Purpose::FindDivergence(_)) {
+            executed.notes.extend(divergence::keep_files(&exchange, &self.shared.repros));
+        }
         let crumb = with_breadcrumb.then(|| read_breadcrumb(&exchange.breadcrumb())).flatten();
         Some((Executed { repro: exchange.repro(), ..executed }, crumb))
     }
@@ -504,7 +515,17 @@ impl Shared {
             record_operators: decides && case.key.suite() != Suite::Dynamism,
             continue_past: match purpose {
                 Purpose::FindBlockers(known) => Some(known.clone()),
-                Purpose::Decide | Purpose::Replay | Purpose::NameOperator => None,
+                Purpose::Decide
+                | Purpose::Replay
+                | Purpose::NameOperator
+                | Purpose::FindDivergence(_) => None,
+            },
+            find_divergence: match purpose {
+                Purpose::FindDivergence(tolerance) => Some(*tolerance),
+                Purpose::Decide
+                | Purpose::Replay
+                | Purpose::NameOperator
+                | Purpose::FindBlockers(_) => None,
             },
         }
     }

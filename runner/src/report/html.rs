@@ -10,7 +10,7 @@ use protocol::{CaseKey, Evidence, Number, Outcome, Suite};
 
 use super::collected::{CaseRecord, Collected, Settled, Tally, rate_text};
 use super::file::{ReportFile, Reports};
-use super::text::{duration_text, excerpt, last_operator_text, log_text, plain};
+use super::text::{divergence_text, duration_text, excerpt, last_operator_text, log_text, plain};
 use crate::event::Ending;
 use crate::waivers::{Standing, Waiver};
 
@@ -364,6 +364,10 @@ fn detail(case: &CaseRecord<'_>, repro_command: &str) -> CaseDetail {
     push("Class", &attempt.error_class);
     push("Operator", attempt.operator.as_deref().unwrap_or_default());
     push("Last operator entered", &last_operator_text(evidence));
+    push("First goes wrong in", &divergence_text(evidence));
+    let operator = evidence.first_divergence.as_ref().and_then(|found| found.operator.as_ref());
+    let script = operator.map_or("", |operator| operator.repro_file.as_str());
+    push("Script of that operator", &in_repros(script));
     push("Signal", &evidence.signal.map(|signal| signal.to_string()).unwrap_or_default());
     push("Exit code", &evidence.exit_code.map(|code| code.to_string()).unwrap_or_default());
     push("Skipped because", evidence.skip_reason.map_or("", |reason| reason.as_str()));
@@ -379,6 +383,11 @@ fn detail(case: &CaseRecord<'_>, repro_command: &str) -> CaseDetail {
     detail.log = excerpt(&log_text(&evidence.log));
     detail.repro = excerpt(&plain(&evidence.repro));
     detail
+}
+
+/// A file of the run's folder `repros`.
+fn in_repros(name: &str) -> String {
+    if name.is_empty() { String::new() } else { format!("repros/{name}") }
 }
 
 /// Rules, findings and figures, what is wrong first.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use protocol::{CaseKey, Outcome, Suite};
 
 use super::collected::{CaseRecord, Collected, Settled, rate_text};
-use super::text::{Colour, shorten};
+use super::text::{Colour, divergence_text, shorten};
 use crate::event::{Ending, RunStarted};
 
 /// Lines per list; the reports have the rest.
@@ -150,8 +150,14 @@ fn failures(collected: &Collected, started: &RunStarted, lines: &mut Lines) {
     let failures = failed_as(collected, &wanted);
     let Some(first) = failures.first() else { return };
     let line = |case: &CaseRecord<'_>| {
-        let message = case.telling().map_or("", |attempt| attempt.message.as_str());
-        format!("  {}\n    {}", case.key, shorten(message))
+        let attempt = case.telling();
+        let message = attempt.map_or("", |attempt| attempt.message.as_str());
+        let begins = attempt.map(|attempt| divergence_text(&attempt.evidence)).unwrap_or_default();
+        let begins = match begins.as_str() {
+            "" => String::new(),
+            begins => format!("\n    first goes wrong in {}", shorten(begins)),
+        };
+        format!("  {}\n    {}{begins}", case.key, shorten(message))
     };
     lines.list("first failures:", &failures.iter().map(line).collect::<Vec<_>>());
     lines.add(&format!("  to reproduce one: {} '{}'", started.repro_command, first.key));

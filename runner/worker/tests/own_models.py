@@ -93,3 +93,35 @@ class Summing(torch.nn.Module):
 
 def summing() -> tuple[torch.nn.Module, Callable[[int, int], Any]]:
     return Summing(), lambda batch, sequence: {"x": torch.ones(batch, sequence)}
+
+
+class Block(torch.nn.Module):
+    """Two matrix products in modules of their own, and one outside of any."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = torch.nn.Linear(8, 16, bias=False)
+        self.down = torch.nn.Linear(16, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.down(torch.nn.functional.gelu(self.up(x)))
+        return torch.softmax(x, -1)
+
+
+class Stack(torch.nn.Module):
+    """Blocks whose outputs are large enough for an error of 1 % to show."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = torch.nn.ModuleList([Block(), Block()])
+        self.head = torch.nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = x + block(x)
+        return torch.exp(self.head(x) * 100)
+
+
+def stack() -> tuple[torch.nn.Module, dict[str, Any]]:
+    torch.manual_seed(0)
+    return Stack(), {"x": torch.randn(16, 8)}

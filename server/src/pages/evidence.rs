@@ -70,6 +70,8 @@ pub struct EvidenceView {
     pub log_gap: String,
     /// Python that executes just this case.
     pub repro: String,
+    /// Python that executes just the operator that the mismatch begins in.
+    pub operator_repro: String,
 }
 
 /// An overload with its number of dispatches.
@@ -167,6 +169,7 @@ impl EvidenceView {
         let findings = evidence.comparisons.iter().flat_map(findings).collect();
         Self {
             facts: facts(&evidence),
+            operator_repro: operator_repro(&evidence),
             warnings,
             findings,
             stages: in_stage_order(&evidence),
@@ -187,6 +190,11 @@ impl EvidenceView {
             repro: evidence.repro,
         }
     }
+}
+
+fn operator_repro(evidence: &Evidence) -> String {
+    let operator = evidence.first_divergence.as_ref().and_then(|found| found.operator.as_ref());
+    operator.map_or(String::new(), |operator| operator.repro.clone())
 }
 
 fn output_set(comparison: &Comparison) -> String {
@@ -226,6 +234,10 @@ fn facts(evidence: &Evidence) -> Vec<(&'static str, String)> {
         };
         format!("{} ({how})", last.overload)
     });
+    let divergence = evidence.first_divergence.as_ref();
+    let operator = divergence.and_then(|found| found.operator.as_ref());
+    let inputs = operator.map_or(String::new(), |operator| operator.inputs.join(", "));
+    let divergence = divergence.map_or(String::new(), ToString::to_string);
     let memory = evidence.peak_memory_bytes.map_or(String::new(), filters::say_bytes);
     let signal = evidence.signal.map_or(String::new(), |signal| signal.to_string());
     let exit_code = evidence.exit_code.map_or(String::new(), |code| code.to_string());
@@ -246,6 +258,8 @@ fn facts(evidence: &Evidence) -> Vec<(&'static str, String)> {
         ("Skipped because", skip),
         ("Both sides raised", both),
         ("Last operator", last),
+        ("First goes wrong in", divergence),
+        ("From inputs", inputs),
         ("Ended by signal", signal),
         ("Exit code", exit_code),
         ("Computed on the CPU", evidence.fallback_operators.join(", ")),

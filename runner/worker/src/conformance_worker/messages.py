@@ -187,6 +187,14 @@ Task = OperatorTask | ModelTask | DynamismTask
 
 
 @dataclass(frozen=True)
+class Tolerance:
+    """Close when |actual - expected| <= atol + rtol * |expected|."""
+
+    rtol: float
+    atol: float
+
+
+@dataclass(frozen=True)
 class Execute(Tagged):
     """One case to execute."""
 
@@ -202,6 +210,7 @@ class Execute(Tagged):
     breadcrumb: str | None
     record_operators: bool
     continue_past: list[str] | None = None
+    find_divergence: Tolerance | None = field(default=None, metadata={"skip_none": True})
 
 
 # --- worker to runner ---------------------------------------------------------------------------
@@ -301,6 +310,36 @@ class Blocker:
 
 
 @dataclass(frozen=True)
+class DivergingOperator:
+    """An operator whose answer on the device is not that of the host, from equal inputs."""
+
+    overload: str
+    call: int
+    finding: str
+    max_abs_error: float | None
+    dtype: str
+    shape: list[int]
+    inputs: list[str]
+    repro: str
+    repro_file: str
+
+
+@dataclass(frozen=True)
+class FirstDivergence:
+    """The first call of a module that makes something else on the device than on the host."""
+
+    module: str
+    kind: str
+    call: int
+    finding: str
+    max_abs_error: float | None
+    dtype: str
+    shape: list[int]
+    modules_agreed: int
+    operator: DivergingOperator | None
+
+
+@dataclass(frozen=True)
 class ToCompare:
     """One output set to compare; both files are safetensors, see `tensors`."""
 
@@ -363,6 +402,7 @@ class Observed(Tagged):
     repro: str = ""
     poisoned: bool = False
     blockers: list[Blocker] | None = None
+    first_divergence: FirstDivergence | None = field(default=None, metadata={"skip_none": True})
 
 
 @dataclass(frozen=True)

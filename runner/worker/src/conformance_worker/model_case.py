@@ -11,7 +11,15 @@ from typing import Any
 
 import torch
 
-from conformance_worker import graph_signature, models, operators, reference, repro, tensors
+from conformance_worker import (
+    divergence,
+    graph_signature,
+    models,
+    operators,
+    reference,
+    repro,
+    tensors,
+)
 from conformance_worker.case import CaseRun
 from conformance_worker.failures import InfraError, MismatchError, SkipCaseError
 from conformance_worker.graphs import Compiled, reset
@@ -29,6 +37,9 @@ def observe(run: CaseRun, task: ModelTask) -> None:
     built = build(run, task.model)
     inputs = cast(built.make_inputs(task.model.batch, task.model.sequence), run)
     run.observed.repro = repro.model_case(run.request, task.model, built, run.device)
+    if run.request.find_divergence is not None:
+        divergence.observe(run, built, inputs)
+        return
     execute = train_step if run.request.train else forward
     if run.request.continue_past is not None:
         _on_device(run, built, inputs, execute)

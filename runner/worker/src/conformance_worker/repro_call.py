@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -62,6 +62,8 @@ class Call:
     """The CPU refuses the call, and the device is to refuse it too."""
     exact: bool = False
     """Whether large tensors are written out too."""
+    saved: dict[int, str] = field(default_factory=dict)
+    """Names, by identity, of tensors that `setup` loads as `saved`."""
 
     def tensors(self) -> list[torch.Tensor]:
         """Every tensor among the arguments."""
@@ -261,6 +263,8 @@ def _expression(value: Any, call: Call) -> str:
 
 
 def _tensor(tensor: torch.Tensor, call: Call) -> str:
+    if id(tensor) in call.saved:
+        return f"saved[{call.saved[id(tensor)]!r}]"
     plain = tensor.detach()
     if plain.layout is not torch.strided or plain.is_quantized or plain.is_nested:
         raise ValueError(f"a tensor of layout {plain.layout} has no expression")

@@ -17,6 +17,8 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from conformance_worker.recorder import overload_name
+
 SLOW_SECONDS = 3.0
 """How much longer a `slow` call takes."""
 
@@ -30,6 +32,7 @@ HOG_MOST_BYTES = 8 << 30
 TILE = 32
 """Edge of the tile that `padding-leak` pads to."""
 
+Change = Callable[[torch.Tensor], torch.Tensor]
 Call = Callable[[Callable[..., Any], Any, Any], Any]
 
 
@@ -37,7 +40,7 @@ def _execute(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     return function(*args, **kwargs)
 
 
-def _on_outputs(change: Callable[[torch.Tensor], torch.Tensor]) -> Call:
+def _on_outputs(change: Change) -> Call:
     def call(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         return pytree.tree_map_only(torch.Tensor, change, function(*args, **kwargs))
 
@@ -51,6 +54,11 @@ def _wrong_value(tensor: torch.Tensor) -> torch.Tensor:
     if plain.dtype.is_floating_point or plain.dtype.is_complex:
         return plain * 1.05 + 0.5
     return plain + 1
+
+
+def _one_percent(tensor: torch.Tensor) -> torch.Tensor:
+    plain = tensor.detach()
+    return plain * 1.01 if plain.dtype.is_floating_point or plain.dtype.is_complex else plain
 
 
 def _wrong_dtype(tensor: torch.Tensor) -> torch.Tensor:
@@ -175,6 +183,33 @@ def _inside(instead: Call) -> Call:
     return call
 
 
+class _OneOperator(TorchDispatchMode):
+    """Breaks what one operator gives, wherever it is executed."""
+
+    def __init__(self, operator: str, change: Change) -> None:
+        super().__init__()
+        self._operator = operator
+        self._change = change
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        del types
+        result = func(*args, **(kwargs or {}))
+        name = overload_name(func)
+        if self._operator in (name, name.partition(".")[0]):
+            return pytree.tree_map_only(torch.Tensor, self._change, result)
+        return result
+
+
+def _in_operator(operator: str, change: Change) -> Call:
+    def call(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        with _OneOperator(operator, change):
+            return function(*args, **kwargs)
+
+    return call
+
+
 def _slow(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     time.sleep(SLOW_SECONDS)
     return function(*args, **kwargs)
@@ -219,14 +254,20 @@ def _leave_child(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     return function(*args, **kwargs)
 
 
+CHANGES: dict[str, Change] = {
+    "wrong-value": _wrong_value,
+    "one-percent": _one_percent,
+    "wrong-dtype": _wrong_dtype,
+    "wrong-shape": _wrong_shape,
+    "wrong-stride": _wrong_stride,
+    "nan": _nan,
+    "saturating-inf": _saturating_inf,
+    "padding-leak": _padding_leak,
+}
+"""Rules that change a result; with `@aten::mm` behind it, that of one operator only."""
+
 RULES: dict[str, Call] = {
-    "wrong-value": _on_outputs(_wrong_value),
-    "wrong-dtype": _on_outputs(_wrong_dtype),
-    "wrong-shape": _on_outputs(_wrong_shape),
-    "wrong-stride": _on_outputs(_wrong_stride),
-    "nan": _on_outputs(_nan),
-    "saturating-inf": _on_outputs(_saturating_inf),
-    "padding-leak": _on_outputs(_padding_leak),
+    **{name: _on_outputs(change) for name, change in CHANGES.items()},
     "bound-extent": _on_outputs(_bound_extent),
     "read-behind": _read_behind,
     "eager": _in_eager,
@@ -252,3 +293,12 @@ RULES: dict[str, Call] = {
     "leave-child": _leave_child,
 }
 """Every rule; `silent-fallback`, `write-neighbour` and `poison` act in the device itself."""
+
+
+def find(rule: str) -> Call | None:
+    """What a rule does; nothing where there is no such rule."""
+    name, at, operator = rule.partition("@")
+    if not at:
+        return RULES.get(name)
+    change = CHANGES.get(name)
+    return _in_operator(operator, change) if change and "::" in operator else None
