@@ -310,9 +310,9 @@ async fn copy_rate(pool: &PgPool, rows: usize) -> Result<f64, Failure> {
         .fetch_one(pool)
         .await?;
         let out = format!(
-            "COPY (SELECT {} FROM attempts a JOIN runs r ON r.id = a.run_id
-                   WHERE r.key = 'night-0') TO STDOUT",
-            COLUMNS.replace("run_id", &id.to_string()).replace("started_at", "a.started_at")
+            "COPY (SELECT {} FROM attempts
+                   WHERE run_id = (SELECT id FROM runs WHERE key = 'night-0')) TO STDOUT",
+            COLUMNS.replace("run_id", &id.to_string())
         );
         let mut connection = pool.acquire().await?;
         let chunks: Vec<_> = connection.copy_out_raw(&out).await?.try_collect().await?;
