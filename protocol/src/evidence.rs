@@ -21,6 +21,10 @@ pub struct Evidence {
     /// change the result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operators: Option<BTreeMap<String, u64>>,
+    /// Dtypes and shapes of the tensors that each of these overloads was given, for example
+    /// `float32[2, 16], int64[2]`: the first few that differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operator_inputs: Option<BTreeMap<String, Vec<String>>>,
     /// Overloads that the backend computed on the CPU instead.
     pub fallback_operators: Vec<String>,
     /// Graphs, recompiles and breaks of `torch.compile`; absent in the eager modes.

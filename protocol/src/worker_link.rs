@@ -353,6 +353,9 @@ pub enum FromWorker {
         case: String,
         /// Overloads with counts, or nothing where recording failed.
         operators: Option<BTreeMap<String, u64>>,
+        /// Dtypes and shapes of the tensors that each was given, the first few that differ.
+        #[serde(default)]
+        inputs: BTreeMap<String, Vec<String>>,
     },
 }
 

@@ -51,6 +51,8 @@ pub enum Event {
         worker: u32,
         /// Why, for people: `recycled after 500 cases`, `SIGABRT`.
         reason: String,
+        /// Most memory that it was seen to hold, in bytes; 0 where it was gone too soon.
+        peak_bytes: u64,
     },
     /// A device slot failed its probe and takes no more cases.
     SlotDrained {

@@ -1,6 +1,7 @@
 //! One case on one worker: hands it over, keeps its deadlines, captures its log, compares its
 //! outputs. Owns nothing of the run's state; whether to retry is the dispatcher's.
 
+use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -55,7 +56,9 @@ pub struct Executed {
     /// How it ended; nothing when it was abandoned.
     pub ending: Option<Ending>,
     /// Overloads counted in the separate recording execution.
-    pub operators: Option<std::collections::BTreeMap<String, u64>>,
+    pub operators: Option<BTreeMap<String, u64>>,
+    /// Dtypes and shapes of what each was given.
+    pub operator_inputs: Option<BTreeMap<String, Vec<String>>>,
     /// What the process wrote meanwhile.
     pub log: LogExcerpt,
     /// When it was handed over.
@@ -83,6 +86,7 @@ impl Executed {
         Self {
             ending: None,
             operators: None,
+            operator_inputs: None,
             log: LogExcerpt::default(),
             started_at: Utc::now(),
             seconds: 0.0,
@@ -275,7 +279,10 @@ impl Execution<'_> {
             tokio::select! {
                 biased;
                 message = self.worker.receive() => match message {
-                    Ok(FromWorker::Recorded { case: echoed, operators }) if echoed == case => {
+                    Ok(FromWorker::Recorded { case: echoed, operators, inputs })
+                        if echoed == case =>
+                    {
+                        executed.operator_inputs = operators.is_some().then_some(inputs);
                         executed.operators = operators;
                         executed.worker_usable = true;
                         return;

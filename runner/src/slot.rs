@@ -233,6 +233,7 @@ impl SlotRunner {
         let (mut judged, mut evidence) = judge(&asked, &ending, &log_text);
         evidence.log = executed.log;
         evidence.operators = executed.operators;
+        evidence.operator_inputs = executed.operator_inputs;
         evidence.graph_signature = executed.graph_signature;
         evidence.notes.extend(executed.notes);
         if evidence.repro.is_empty() {
@@ -449,8 +450,9 @@ impl SlotRunner {
     async fn retire(&mut self, reason: &str) {
         let Some(current) = self.current.take() else { return };
         let number = current.worker.number;
+        let peak_bytes = current.peak_bytes();
         let problem = current.worker.leave().await;
-        let event = Event::WorkerEnded { worker: number, reason: reason.to_owned() };
+        let event = Event::WorkerEnded { worker: number, reason: reason.to_owned(), peak_bytes };
         self.tell(Report::Event(event)).await;
         if let Some(problem) = problem {
             let text = format!("teardown-crash: worker {number} {problem} after its last result");
@@ -461,8 +463,10 @@ impl SlotRunner {
     /// Ends the worker, which may have ended already.
     async fn drop_worker(&mut self, reason: &str) {
         let Some(mut current) = self.current.take() else { return };
+        let peak_bytes = current.peak_bytes();
         current.worker.kill(false).await;
-        let event = Event::WorkerEnded { worker: current.worker.number, reason: reason.to_owned() };
+        let (worker, reason) = (current.worker.number, reason.to_owned());
+        let event = Event::WorkerEnded { worker, reason, peak_bytes };
         self.tell(Report::Event(event)).await;
     }
 
@@ -489,6 +493,10 @@ impl SlotRunner {
 }
 
 impl Current {
+    fn peak_bytes(&self) -> u64 {
+        process::peak_resident_bytes(self.worker.pid).unwrap_or(0)
+    }
+
     fn new(worker: Worker, probed: &Probed) -> Self {
         let device_type = probed.device.split(':').next().unwrap_or_default().to_owned();
         let resident_at_start = process::resident_bytes(worker.pid).unwrap_or(0);

@@ -58,6 +58,15 @@ pub fn resident_bytes(pid: u32) -> Option<u64> {
     Some(pages * 4096)
 }
 
+/// Most memory that a process has held so far, in bytes; nothing once it is gone.
+#[must_use]
+pub fn peak_resident_bytes(pid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(kibibytes << 10)
+}
+
 /// All processes below `pid`, by the parents that the kernel reports.
 #[must_use]
 pub fn descendants(pid: u32) -> Vec<u32> {

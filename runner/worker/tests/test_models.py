@@ -220,3 +220,14 @@ def test_the_script_of_a_model_runs_by_itself(tmp_path: Path) -> None:
     names: dict[str, Any] = {}
     exec(observed.repro, names)
     assert torch.equal(names["expected"].logits, names["actual"].logits)
+
+
+def test_what_operators_were_given_is_recorded_beside_their_counts(tmp_path: Path) -> None:
+    task = ModelTask(spec("timm", "resnet18"), compare=False)
+    _, _, run = run_case("cpu", tmp_path, task)
+    recorded = run.record_operators()
+    assert recorded.operators is not None
+    assert recorded.inputs.keys() == recorded.operators.keys()
+    (first, *_) = recorded.inputs["aten::convolution"]
+    assert first == "float32[2, 3, 64, 64], float32[64, 3, 7, 7]"
+    assert all(1 <= len(kinds) <= 4 for kinds in recorded.inputs.values())

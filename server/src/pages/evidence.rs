@@ -83,6 +83,8 @@ pub struct OperatorLine {
     pub href: String,
     /// Dispatches.
     pub calls: u64,
+    /// Dtypes and shapes that it was given, the first few.
+    pub inputs: Vec<String>,
     /// Whether the backend computed it on the CPU.
     pub fell_back: bool,
 }
@@ -289,6 +291,11 @@ fn operator_lines(evidence: &Evidence, pin: &str) -> Option<Vec<OperatorLine>> {
             overload: overload.clone(),
             href: view::operator_href(overload, pin),
             calls: *calls,
+            inputs: evidence
+                .operator_inputs
+                .as_ref()
+                .and_then(|inputs| inputs.get(overload).cloned())
+                .unwrap_or_default(),
             fell_back: evidence.fallback_operators.contains(overload),
         })
         .collect();

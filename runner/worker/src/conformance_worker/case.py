@@ -20,6 +20,7 @@ from conformance_worker.messages import (
     Execute,
     Failure,
     Observed,
+    Recorded,
     Tagged,
     ToCompare,
 )
@@ -42,6 +43,8 @@ class CaseRun:
         """Makes fresh inputs, and gives what executes the device's side once more, eagerly."""
         self.device_is_open = False
         """Whether the device was there, so that it can be asked about the case."""
+        self.operator_inputs: dict[str, list[str]] = {}
+        """What overloads were given in the recording execution."""
         self.uses_attention = False
         """Whether attention is part of the case, so that a device's replacement of it counts."""
 
@@ -137,6 +140,10 @@ class CaseRun:
                 if operator is not None and operator not in self.observed.fallback_operators:
                     self.observed.fallback_operators.append(operator)
 
+    def record_operators(self) -> Recorded:
+        """What `count_operators` gives, as a message."""
+        return Recorded(self.request.case, self.count_operators(), self.operator_inputs)
+
     def count_operators(self) -> dict[str, int] | None:
         """Executes the case once more under a counter; nothing where that is not possible."""
         if self.prepare_rerun is None or self.observed.failure is not None:
@@ -154,6 +161,7 @@ class CaseRun:
         except Exception:
             # The outcome stands whatever happens here; absent means "not measured".
             return None
+        self.operator_inputs = dict(sorted(counter.inputs.items()))
         return dict(sorted(counter.counts.items()))
 
     def cause_of(self, error: Exception) -> Exception:

@@ -434,6 +434,7 @@ class Recorded(Tagged):
     WORD: ClassVar[str] = "recorded"
     case: str
     operators: dict[str, int] | None
+    inputs: dict[str, list[str]] = field(default_factory=dict)
 
 
 ToForkServer = Spawn | Stop

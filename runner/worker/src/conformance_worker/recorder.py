@@ -11,8 +11,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import torch
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+MOST_KINDS_OF_INPUTS = 4
+MOST_TENSORS_TOLD = 8
 BREADCRUMB_BYTES = 512
 """Size of a breadcrumb file: the overload's name in UTF-8, then zero bytes."""
 
@@ -26,8 +30,8 @@ def overload_name(operator: Any) -> str:
 class Observer(TorchDispatchMode):
     """Is told of each overload before it is executed."""
 
-    def note(self, name: str) -> None:
-        """Takes the overload's name."""
+    def note(self, name: str, args: Any = (), kwargs: Any = None) -> None:
+        """Takes the overload's name and arguments."""
         raise NotImplementedError
 
     def __torch_dispatch__(
@@ -39,7 +43,7 @@ class Observer(TorchDispatchMode):
     ) -> Any:
         """Notes, then executes."""
         del types
-        self.note(overload_name(func))
+        self.note(overload_name(func), args, kwargs)
         return func(*args, **(kwargs or {}))
 
 
@@ -49,10 +53,24 @@ class OperatorCounter(Observer):
     def __init__(self) -> None:
         super().__init__()
         self.counts: Counter[str] = Counter()
+        self.inputs: dict[str, list[str]] = {}
 
-    def note(self, name: str) -> None:
-        """Counts a name."""
+    def note(self, name: str, args: Any = (), kwargs: Any = None) -> None:
+        """Counts a name, and keeps the first few kinds of inputs that differ."""
         self.counts[name] += 1
+        known = self.inputs.setdefault(name, [])
+        if len(known) < MOST_KINDS_OF_INPUTS:
+            tensors = [
+                one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)
+            ]
+            kind = ", ".join(map(_kind, tensors[:MOST_TENSORS_TOLD]))
+            if kind not in known:
+                known.append(kind)
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    """`float32[2, 16]`."""
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
 class Breadcrumb(Observer):
@@ -70,7 +88,8 @@ class Breadcrumb(Observer):
         finally:
             os.close(file)
 
-    def note(self, name: str) -> None:
+    def note(self, name: str, args: Any = (), kwargs: Any = None) -> None:
         """Writes a name."""
+        del args, kwargs
         text = name.encode()[: BREADCRUMB_BYTES - 1]
         self._page[:] = text.ljust(BREADCRUMB_BYTES, b"\0")

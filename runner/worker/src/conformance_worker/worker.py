@@ -23,7 +23,6 @@ from conformance_worker.messages import (
     Probe,
     Probed,
     ProbeFailed,
-    Recorded,
     TakeInventory,
 )
 
@@ -56,7 +55,7 @@ def _execute(link: Link, request: Execute, device: Device) -> None:
     run = execute.begin(request, device, link.send)
     link.send(run.observed)
     if request.record_operators:
-        link.send(Recorded(request.case, run.count_operators()))
+        link.send(run.record_operators())
 
 
 def take_inventory(device: Device) -> messages.Inventory | ProbeFailed:
