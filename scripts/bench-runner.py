@@ -9,6 +9,7 @@ cases), `BENCH_ONLY` (names of the parts, with commas).
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -68,7 +69,8 @@ class Bench:
         self.figures.append(figure)
         word = "met" if figure.met else "NOT met"
         print(
-            f"{figure.name:<55} {figure.value:>8.2f} {figure.unit:<6} goal {figure.goal:>6}  {word}",
+            f"{figure.name:<55} {figure.value:>8.2f} {figure.unit:<6} "
+            f"goal {figure.goal:>6}  {word}",
             flush=True,
         )
 
@@ -185,8 +187,8 @@ def operators(bench: Bench) -> None:
     two = bench.run([*fixed, "--jobs=2"])
     count = len(manifest)
     print(
-        f"{count} cases: bare loop {bare['seconds']:.1f} s, pytest {pytest_seconds:.1f} s, one worker "
-        f"{one.last - one.first:.1f} s, two workers {two.last - two.first:.1f} s",
+        f"{count} cases: bare loop {bare['seconds']:.1f} s, pytest {pytest_seconds:.1f} s, "
+        f"one worker {one.last - one.first:.1f} s, two workers {two.last - two.first:.1f} s",
         flush=True,
     )
     bench.at_least(
@@ -209,7 +211,7 @@ def replacement(bench: Bench) -> None:
     cold = min(float(str(attempt["end"])) for attempt in ended.attempts) - ended.begun
     ends = sorted((float(str(a["end"])), str(a["outcome"])) for a in ended.attempts)
     times = []
-    for (crashed, outcome), (answered, _) in zip(ends, ends[1:], strict=False):
+    for (crashed, outcome), (answered, _) in itertools.pairwise(ends):
         if outcome == "crash":
             births = [
                 float(subprocess.check_output(["stat", "-c", "%.6W", log]))

@@ -353,18 +353,13 @@ unsafe extern "C" fn left(_function: *const c_void, _context: *mut c_void) {
 
 /// Copies a C text to `to + at`, leaving room for a dot and a NUL; gives the new length.
 unsafe fn copy(to: *mut u8, at: usize, from: *const c_char) -> usize {
-    let mut at = at;
     if from.is_null() {
         return at;
     }
     // SAFETY: `from` is NUL-terminated and `to` has `NAME_BYTES`.
     unsafe {
-        let mut from = from.cast::<u8>();
-        while *from != 0 && at < NAME_BYTES - 2 {
-            to.add(at).write(*from);
-            from = from.add(1);
-            at += 1;
-        }
+        let length = CStr::from_ptr(from).count_bytes().min((NAME_BYTES - 2).saturating_sub(at));
+        to.add(at).copy_from_nonoverlapping(from.cast(), length);
+        at + length
     }
-    at
 }
