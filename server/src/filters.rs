@@ -61,7 +61,9 @@ fn is_disturbing(character: char) -> bool {
     }
 }
 
-fn group_digits(number: &str) -> String {
+/// `1,234,567` of a number in digits.
+#[must_use]
+pub fn group_digits(number: &str) -> String {
     let (sign, digits) = number.strip_prefix('-').map_or(("", number), |digits| ("-", digits));
     let mut grouped = String::from(sign);
     for (place, digit) in digits.chars().enumerate() {

@@ -46,7 +46,7 @@ struct CompareQuery {
 
 /// A case in two runs.
 #[derive(Debug, Serialize, ToSchema)]
-struct PairBody {
+pub(crate) struct PairBody {
     case: String,
     category: Category,
     verdict_a: Option<String>,
@@ -61,36 +61,36 @@ struct PairBody {
 
 /// One side.
 #[derive(Debug, Serialize, ToSchema)]
-struct SideBody {
+pub(crate) struct SideBody {
     run: String,
     device_profile: String,
     simulated: bool,
     /// Cases planned, of the suite when one was asked for.
-    planned: u64,
+    pub(crate) planned: u64,
     /// Passed, of `counted` in the answer: the cases that both planned and learnt something of.
-    passed: u64,
+    pub(crate) passed: u64,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-struct CompareBody {
-    a: SideBody,
-    b: SideBody,
+pub(crate) struct CompareBody {
+    pub(crate) a: SideBody,
+    pub(crate) b: SideBody,
     /// Cases that both planned.
-    common: u64,
+    pub(crate) common: u64,
     /// Of those, cases that both learnt something of.
-    counted: u64,
+    pub(crate) counted: u64,
     /// The same in a sentence.
-    coverage: String,
+    pub(crate) coverage: String,
     /// Parts of the version tuple that differ: first and second.
     versions: BTreeMap<String, [Option<String>; 2]>,
     /// Cases per category.
-    counts: BTreeMap<Category, u64>,
+    pub(crate) counts: BTreeMap<Category, u64>,
     cases: Vec<PairBody>,
     next: Option<String>,
 }
 
 /// What changes between two runs, without those that stay as they are.
-const CHANGES: [Category; 7] = [
+pub(crate) const CHANGES: [Category; 7] = [
     Category::Regressed,
     Category::Fixed,
     Category::ChangedFailure,
@@ -100,7 +100,8 @@ const CHANGES: [Category; 7] = [
     Category::NewlyLearnt,
 ];
 
-fn category_of(group: &Group) -> Option<Category> {
+/// The category of a group of cases.
+pub(crate) fn category_of(group: &Group) -> Option<Category> {
     let verdict = |side: Option<Word<_>>| side.map(|Word(verdict)| verdict);
     categorise(verdict(group.before), verdict(group.now), group.same)
 }
@@ -166,7 +167,7 @@ fn show(pair: PairRow) -> Option<PairBody> {
 }
 
 /// Every figure of the answer, from the counts of pairs of verdicts.
-fn count(groups: &[Group]) -> CompareBody {
+pub(crate) fn count(groups: &[Group]) -> CompareBody {
     let side = || SideBody {
         run: String::new(),
         device_profile: String::new(),
@@ -207,7 +208,8 @@ fn count(groups: &[Group]) -> CompareBody {
     body
 }
 
-fn differences(
+/// Parts of two version tuples that differ.
+pub(crate) fn differences(
     a: &BTreeMap<String, String>,
     b: &BTreeMap<String, String>,
 ) -> BTreeMap<String, [Option<String>; 2]> {

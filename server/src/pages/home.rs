@@ -19,6 +19,7 @@ use super::view::{self, Mark, Section, Shell};
 use crate::app::AppState;
 use crate::db::read_home::{self, Blocker, Change, NewestRun};
 use crate::db::read_runs::{self, RunFilter, RunView};
+use crate::db::read_waived::{self, WaiverTally};
 use crate::error::Result;
 use crate::filters;
 use crate::gates;
@@ -38,6 +39,7 @@ struct HomePage {
     shell: Shell,
     public_url: String,
     gates: Vec<GateLine>,
+    waivers: WaiverTally,
     devices: Vec<DeviceSection>,
     runs: Vec<RunRow>,
 }
@@ -143,6 +145,7 @@ async fn show(State(state): State<AppState>) -> Result<HomePage> {
         shell: Shell::new(Section::Home),
         public_url: state.settings.public_url.clone(),
         gates: gate_lines(&state).await?,
+        waivers: read_waived::tally(pool, state.clock.today()).await?,
         devices,
         runs: latest.iter().map(|run| RunRow::new(run, &counts, now)).collect(),
     })

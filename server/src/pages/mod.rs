@@ -11,7 +11,10 @@ use crate::app::AppState;
 pub mod ansi;
 pub mod assets;
 pub mod case;
+pub mod claims;
+pub mod compare;
 pub mod count;
+pub mod devices;
 pub mod error;
 pub mod evidence;
 pub mod gates;
@@ -24,7 +27,9 @@ pub mod rows;
 pub mod run;
 pub mod runs;
 pub mod scope;
+pub mod search;
 pub mod view;
+pub mod waivers;
 
 /// Every page.
 pub fn router() -> Router<AppState> {
@@ -39,4 +44,9 @@ pub fn router() -> Router<AppState> {
         .merge(models::router())
         .merge(model::router())
         .merge(gates::router())
+        .merge(compare::router())
+        .merge(waivers::router())
+        .merge(claims::router())
+        .merge(devices::router())
+        .merge(search::router())
 }

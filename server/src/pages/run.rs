@@ -15,6 +15,7 @@ use super::count::Count;
 use super::rows::{self, CaseRow, Counts, RunHead};
 use super::view::{self, Choice, Mark, Pager, Section, Shell};
 use crate::app::AppState;
+use crate::db::read_fleet;
 use crate::db::read_home::{self, Unimplemented};
 use crate::db::read_runs::{self, CaseFilter, Cluster, OutcomeCount, RunFilter, RunView};
 use crate::error::{Error, Result};
@@ -48,6 +49,8 @@ struct Parameters {
 struct RunPage {
     shell: Shell,
     run: RunHead,
+    /// Key of the run before on this device, and the two side by side.
+    previous: Option<(String, String)>,
     suites: Vec<SuiteRow>,
     total: SuiteRow,
     unimplemented: Vec<UnimplementedRow>,
@@ -131,6 +134,7 @@ async fn show(
     let outcomes = read_runs::count_outcomes(pool, run.id).await?;
     let clusters = read_runs::list_clusters(pool, run.id, CLUSTERS).await?;
     let unimplemented = read_home::list_unimplemented(pool, run.id).await?;
+    let previous = read_fleet::find_previous(pool, run.id).await?;
     let action = view::run_href(&run.key);
     let total = cases.first().map_or(0, |case| case.total).cast_unsigned();
     Ok(RunPage {
@@ -138,6 +142,10 @@ async fn show(
             refresh_secs: (run.state != "sealed").then_some(REFRESH_SECS),
             ..Shell::new(Section::Runs)
         },
+        previous: previous.map(|before| {
+            let href = view::compare_href(&before, &run.key);
+            (before, href)
+        }),
         suites: suite_rows(&run, &counts, &outcomes),
         total: SuiteRow::new("All".to_owned(), &action, "", counts.total(run.id), &outcomes),
         unimplemented: unimplemented

@@ -101,6 +101,14 @@ pub enum Section {
     Models,
     /// `/gates`
     Gates,
+    /// `/waivers`
+    Waivers,
+    /// `/claims`
+    Claims,
+    /// `/devices`
+    Devices,
+    /// `/search`
+    Search,
     /// Errors.
     Nowhere,
 }
@@ -123,13 +131,17 @@ impl Shell {
 
     /// Entries of the navigation: address, name, whether the page is in it.
     #[must_use]
-    pub fn navigation(&self) -> [(&'static str, &'static str, bool); 5] {
+    pub fn navigation(&self) -> [(&'static str, &'static str, bool); 9] {
         [
             ("/", "Home", Section::Home),
             ("/runs", "Runs", Section::Runs),
             ("/operators", "Operators", Section::Operators),
             ("/models", "Models", Section::Models),
             ("/gates", "Gates", Section::Gates),
+            ("/waivers", "Waivers", Section::Waivers),
+            ("/claims", "Claims", Section::Claims),
+            ("/devices", "Devices", Section::Devices),
+            ("/search", "Search", Section::Search),
         ]
         .map(|(href, name, section)| (href, name, section == self.section))
     }
@@ -184,6 +196,12 @@ pub fn run_href(run_key: &str) -> String {
 #[must_use]
 pub fn case_href(run_key: &str, case_key: &str) -> String {
     format!("/runs/{}/cases/{}", encode(run_key), encode(case_key))
+}
+
+/// Two runs side by side.
+#[must_use]
+pub fn compare_href(before: &str, now: &str) -> String {
+    link("/compare", &[("a", before), ("b", now)])
 }
 
 /// Page of an operator, an overload or an entry.

@@ -6,6 +6,7 @@
 mod builders;
 mod harness;
 mod pages_dom;
+mod pages_views;
 mod pages_world;
 
 mod access;

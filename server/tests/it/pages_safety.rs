@@ -12,13 +12,19 @@ use super::harness::{Options, World, scenario, scenario_with};
 use super::pages_world;
 
 /// Addresses that every crawl starts from.
-const ROOTS: [&str; 7] = [
+const ROOTS: [&str; 13] = [
     "/",
     "/runs",
     "/operators",
     "/operators?view=overloads",
     "/models",
     "/gates",
+    "/compare",
+    "/waivers",
+    "/claims",
+    "/devices",
+    "/search",
+    "/search?q=a",
     "/operators?device=tpu-sim&view=overloads",
 ];
 

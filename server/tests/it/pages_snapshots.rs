@@ -2,7 +2,7 @@
 
 use super::builders::run;
 use super::harness::{Options, World, scenario, scenario_with};
-use super::pages_world::{self, DYNAMISM, RUNNING, SECOND_NIGHT};
+use super::pages_world::{self, DYNAMISM, FIRST_NIGHT, RUNNING, SECOND_NIGHT};
 use protocol::Outcome;
 use sqlx::PgPool;
 
@@ -60,6 +60,10 @@ async fn every_page_reads_as_it_should(pool: PgPool) {
             ("models", "/models?device=tpu-sim".to_owned()),
             ("model", "/models/opinfo%3Abert?device=tpu-sim".to_owned()),
             ("gates", "/gates".to_owned()),
+            ("compare", format!("/compare?a={FIRST_NIGHT}&b={SECOND_NIGHT}")),
+            ("claims", "/claims?device=tpu-sim".to_owned()),
+            ("devices", "/devices".to_owned()),
+            ("search", "/search?q=fft".to_owned()),
             ("gate", "/gates/nightly".to_owned()),
         ] {
             check(&world, name, &path).await;
@@ -78,6 +82,11 @@ async fn an_empty_server_says_what_to_do(pool: PgPool) {
             ("empty_overloads", "/operators?view=overloads"),
             ("empty_models", "/models"),
             ("empty_gates", "/gates"),
+            ("empty_compare", "/compare"),
+            ("empty_waivers", "/waivers"),
+            ("empty_claims", "/claims"),
+            ("empty_devices", "/devices"),
+            ("empty_search", "/search"),
         ] {
             check(&world, name, path).await;
         }
