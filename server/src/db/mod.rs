@@ -2,7 +2,7 @@
 //!
 //! Functions are free, take `impl PgExecutor` (or a connection when they need several statements
 //! in one transaction) and return domain types, so that neither handlers nor judgement see SQL.
-//! To add or change a query: edit it, then `scripts/sqlx-prepare`, and commit `.sqlx/` with it.
+//! To add or change a query: edit it, then `scripts/sqlx write`, and commit `.sqlx/` with it.
 
 use std::str::FromStr as _;
 use std::time::Duration;
