@@ -98,3 +98,28 @@ def test_the_first_module_and_operator_of_a_mismatch_are_named(tmp_path: Path) -
     # The fault is one of the device `faulty`, which is the CPU: alone, the operator is right.
     alone = subprocess.run([sys.executable, str(script)], check=False)
     assert alone.returncode == 0
+
+    def explain(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [str(PROGRAMS / "runner"), "explain", "e2e-divergence", *arguments]
+        command += ["--runs-dir", str(run.parent)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    told = explain("mine:wrong_value")
+    assert told.returncode == 0, told.stderr
+    for words in ("rule `close` does not hold", "errors of output:", "worst of output:", " ULP"):
+        assert words in told.stdout
+    assert "first goes wrong in `aten::mm`" in told.stdout
+    value = json.loads(explain("mine:wrong_value", "--json", "--worst", "3").stdout)
+    (detail,) = value["details"]
+    figures = value["comparisons"][0]["tensors"][0]["figures"]
+    assert detail["mismatched"] == figures["mismatched"]
+    assert len(detail["worst"]) == 3
+    assert detail["worst"][0]["index"] == figures["worst_index"]
+    assert sum(detail["decades"].values()) + detail["equal"] == figures["elements"] == 8 * 16
+    assert detail["needed_atol"] > value["comparisons"][0]["tensors"][0]["tolerance"]["atol"]
+    assert "no tolerance helps" in explain("mine:overflowing").stdout
+    assert "no tolerance helps" in explain("mine:wrong_dtype").stdout
+    assert "nothing: it passes" in explain("mine:right").stdout
+    nothing = explain("nosuch")
+    assert nothing.returncode == 2
+    assert "has no result for a case like `nosuch`" in nothing.stderr

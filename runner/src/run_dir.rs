@@ -10,6 +10,7 @@
 //! upload.json     where it was sent, and how far
 //! logs/           output of the Python processes
 //! repros/         scripts of operators that a mismatch begins in, with their tensors
+//! tensors/        both sides of what was compared and did not hold, within a limit
 //! summary.json, report.html, junit.xml
 //! ```
 
@@ -329,6 +330,12 @@ impl RunDir {
     #[must_use]
     pub fn repros(&self) -> PathBuf {
         self.path.join("repros")
+    }
+
+    /// Both sides of what was compared and did not hold.
+    #[must_use]
+    pub fn tensors(&self) -> PathBuf {
+        self.path.join("tensors")
     }
 
     /// Logs of the Python processes.

@@ -6,6 +6,7 @@
 
 mod blockers;
 mod divergence;
+pub(crate) mod kept;
 mod order;
 
 use std::collections::BTreeMap;
@@ -45,6 +46,8 @@ pub struct Shared {
     pub exchange: PathBuf,
     /// Where scripts of operators that differ are kept, with their tensors.
     pub repros: PathBuf,
+    /// Where both sides of what does not hold are kept.
+    pub tensors: PathBuf,
     /// Cases after which a worker is replaced.
     pub recycle_after: u32,
     /// Growth in bytes after which a worker is replaced.
@@ -418,9 +421,14 @@ impl SlotRunner {
             abandon: self.shared.abandon.clone(),
         };
         let mut executed = execution.execute(request).await;
-        if matches!(purpose, Purpose::FindDivergence(_)) {
-            executed.notes.extend(divergence::keep_files(&exchange, &self.shared.repros));
-        }
+        let note = match purpose {
+            Purpose::Decide => {
+                kept::tensors(&executed, &assignment.case.key, attempt, &self.shared.tensors)
+            }
+            Purpose::FindDivergence(_) => kept::scripts(&exchange, &self.shared.repros),
+            Purpose::Replay | Purpose::NameOperator | Purpose::FindBlockers(_) => None,
+        };
+        executed.notes.extend(note);
         let crumb = with_breadcrumb.then(|| read_breadcrumb(&exchange.breadcrumb())).flatten();
         Some((Executed { repro: exchange.repro(), ..executed }, crumb))
     }

@@ -4,8 +4,8 @@ use clap::{Args, Parser, Subcommand};
 
 use super::{
     BlockersArgs, CompletionsArgs, CoverageArgs, DeviceArgs, DevicesArgs, DoctorArgs,
-    ExecutionArgs, GateArgs, ListArgs, ManArgs, PlanArgs, PushArgs, ReportArgs, ReproArgs,
-    RerunArgs, ResultArgs, ResumeArgs, ServerArgs, SetupCommandArgs,
+    ExecutionArgs, ExplainArgs, GateArgs, ListArgs, ManArgs, PlanArgs, PushArgs, ReportArgs,
+    ReproArgs, RerunArgs, ResultArgs, ResumeArgs, ServerArgs, SetupCommandArgs,
 };
 use crate::exit::Exit;
 
@@ -54,6 +54,8 @@ pub enum Command {
     Gate(GateArgs),
     /// Print how much of ATen a build covers, by named definitions.
     Coverage(Box<CoverageArgs>),
+    /// Say why a case of a kept run does not hold: rule, figures, errors, worst elements.
+    Explain(ExplainArgs),
     /// Print stand-alone Python that executes one case of a kept run.
     Repro(ReproArgs),
     /// Print the completions of a shell.

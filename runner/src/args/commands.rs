@@ -165,6 +165,39 @@ pub struct GateArgs {
     pub token: ServerArgs,
 }
 
+/// Settings of `explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// Key of the run, or `latest`; left out, it is the latest.
+    #[arg(value_name = "RUN")]
+    pub run_or_case: String,
+    /// Case key, or a part of it that only one case has.
+    #[arg(value_name = "CASE")]
+    pub case: Option<String>,
+    /// Most elements to show of each tensor.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub worst: usize,
+    /// Print a JSON object.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub runs: RunsDirArgs,
+}
+
+impl ExplainArgs {
+    /// The run: the first of two words, else the latest.
+    #[must_use]
+    pub fn run(&self) -> &str {
+        if self.case.is_some() { &self.run_or_case } else { "latest" }
+    }
+
+    /// The case: the last word.
+    #[must_use]
+    pub fn case(&self) -> &str {
+        self.case.as_deref().unwrap_or(&self.run_or_case)
+    }
+}
+
 /// Settings of `repro`.
 #[derive(Debug, Args)]
 pub struct ReproArgs {

@@ -18,8 +18,8 @@ mod words;
 
 pub use cli::{Cli, Command, RunArgs};
 pub use commands::{
-    BlockersArgs, CompletionsArgs, DevicesArgs, DoctorArgs, GateArgs, ListArgs, ManArgs, PushArgs,
-    ReportArgs, ReproArgs, ResumeArgs, Shell, Weight,
+    BlockersArgs, CompletionsArgs, DevicesArgs, DoctorArgs, ExplainArgs, GateArgs, ListArgs,
+    ManArgs, PushArgs, ReportArgs, ReproArgs, ResumeArgs, Shell, Weight,
 };
 pub use coverage::{CoverageArgs, CoverageCommand, CoverageDiffArgs};
 pub use device::DeviceArgs;

@@ -6,6 +6,7 @@ mod coverage;
 mod devices;
 mod doctor;
 mod durations;
+mod explain;
 mod gate;
 mod list;
 mod manual;
@@ -43,6 +44,7 @@ pub async fn execute(cli: Cli) -> Result<Exit, Error> {
         Some(Command::Blockers(args)) => blockers::execute(&args),
         Some(Command::Gate(args)) => gate::execute(&args).await,
         Some(Command::Coverage(args)) => coverage::execute(&args).await,
+        Some(Command::Explain(args)) => explain::execute(&args),
         Some(Command::Repro(args)) => repro::execute(&args),
         Some(Command::Completions(args)) => manual::print_completions(&args),
         Some(Command::Man(args)) => manual::print_page(&args),

@@ -17,39 +17,8 @@ use crate::worker_package::unpack_sim_wrapper;
 
 pub(super) fn execute(args: &ReproArgs) -> Result<Exit, Error> {
     let run_dir = RunDir::find(&args.runs.directory(), args.run())?;
-    let records = journal::read(&run_dir.journal())?.records;
-    let attempts: Vec<Attempt> = records
-        .into_iter()
-        .filter_map(|record| match record {
-            Record::Attempt(attempt) => Some(*attempt),
-            Record::Started { .. } | Record::Finding { .. } | Record::Ended { .. } => None,
-        })
-        .filter(|attempt| attempt.case.as_str().contains(args.case()))
-        .collect();
-    let exact = attempts.iter().any(|attempt| attempt.case.as_str() == args.case());
-    let chosen: Vec<_> =
-        attempts.iter().filter(|a| !exact || a.case.as_str() == args.case()).collect();
-    let Some(first) = chosen.first() else {
-        return Err(Error::Usage {
-            message: format!(
-                "run `{}` has no result for a case like `{}`",
-                run_dir.name(),
-                args.case()
-            ),
-            hint: "name the case as the summary and the reports do".to_owned(),
-        });
-    };
-    if let Some(other) = chosen.iter().find(|attempt| attempt.case != first.case) {
-        return Err(Error::Usage {
-            message: format!(
-                "`{}` names several cases, among them `{}` and `{}`",
-                args.case(),
-                first.case,
-                other.case
-            ),
-            hint: "name the whole case".to_owned(),
-        });
-    }
+    let chosen = attempts_of(&run_dir, args.case())?;
+    let first = &chosen[0];
     let Some(attempt) = chosen.iter().find(|attempt| !attempt.evidence.repro.is_empty()) else {
         return Err(Error::Usage {
             message: format!("`{}` has no repro: its worker ended before it wrote one", first.case),
@@ -79,6 +48,39 @@ pub(super) fn execute(args: &ReproArgs) -> Result<Exit, Error> {
     say(&proof.verdict());
     print(&if args.json { format!("{object}\n") } else { proof.script })?;
     Ok(if proof.holds { Exit::Success } else { Exit::SomeFailed })
+}
+
+/// The attempts of the one case that a word names: a whole key, or a part that no other case has.
+/// At least one.
+pub(super) fn attempts_of(run_dir: &RunDir, word: &str) -> Result<Vec<Attempt>, Error> {
+    let records = journal::read(&run_dir.journal())?.records;
+    let mut attempts: Vec<Attempt> = records
+        .into_iter()
+        .filter_map(|record| match record {
+            Record::Attempt(attempt) => Some(*attempt),
+            Record::Started { .. } | Record::Finding { .. } | Record::Ended { .. } => None,
+        })
+        .filter(|attempt| attempt.case.as_str().contains(word))
+        .collect();
+    if attempts.iter().any(|attempt| attempt.case.as_str() == word) {
+        attempts.retain(|attempt| attempt.case.as_str() == word);
+    }
+    let Some(first) = attempts.first() else {
+        return Err(Error::Usage {
+            message: format!("run `{}` has no result for a case like `{word}`", run_dir.name()),
+            hint: "name the case as the summary and the reports do".to_owned(),
+        });
+    };
+    if let Some(other) = attempts.iter().find(|attempt| attempt.case != first.case) {
+        return Err(Error::Usage {
+            message: format!(
+                "`{word}` names several cases, among them `{}` and `{}`",
+                first.case, other.case
+            ),
+            hint: "name the whole case".to_owned(),
+        });
+    }
+    Ok(attempts)
 }
 
 /// The Python that is asked for, else that of the run.

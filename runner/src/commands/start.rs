@@ -77,6 +77,7 @@ impl Start {
             comparer: comparer(),
             exchange: exchange.path().to_owned(),
             repros: self.run_dir.repros(),
+            tensors: self.run_dir.tensors(),
             recycle_after: settings.recycle_after,
             recycle_growth_bytes: settings.recycle_growth_mib << 20,
             order_replays: settings.order_replays,

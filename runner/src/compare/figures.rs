@@ -206,7 +206,7 @@ impl Summary {
 }
 
 /// Place of the element at `flat` in row-major order.
-fn multi_index(mut flat: u64, shape: &[u64]) -> Vec<u64> {
+pub(super) fn multi_index(mut flat: u64, shape: &[u64]) -> Vec<u64> {
     let mut index = vec![0; shape.len()];
     for (place, length) in index.iter_mut().zip(shape).rev() {
         *place = flat % length.max(&1);

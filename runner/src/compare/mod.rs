@@ -7,6 +7,7 @@
 //! Read [`outputs`] for the order, `rules` for what close means, `table` for how close. What does
 //! not belong here: turning the result into an outcome (`dispatch`), judging it (the server).
 
+mod detail;
 mod elements;
 mod error;
 mod figures;
@@ -23,6 +24,7 @@ mod table;
 mod tensors;
 mod ulps;
 
+pub use detail::{Detail, Element, details};
 pub use error::CompareError;
 pub use outputs::compare_outputs;
 pub use rules::{Rule, is_close};

@@ -1,20 +1,13 @@
 //! The search for the module and the operator that a mismatch of a model begins in.
 
-use std::path::{Path, PathBuf};
-
 use protocol::evidence::FirstDivergence;
 use protocol::worker_link::Task;
 use protocol::{Outcome, Tolerance};
 
 use super::{Assignment, Earlier, Purpose, SlotRunner};
 use crate::compare::{ToleranceClass, ToleranceTable};
-use crate::execute::Exchange;
 use crate::outcome::{Ending, Judged};
 
-/// Begins the names of files that the worker leaves to be kept.
-const KEPT_PREFIX: &str = "divergence-";
-/// Most bytes of all kept scripts and tensors of a run.
-const MOST_KEPT_BYTES: u64 = 1 << 30;
 /// Layout of a case whose weights come from a file; the search would build others.
 const CHECKPOINT: &str = "checkpoint";
 
@@ -95,67 +88,4 @@ fn search_notes(notes: Vec<String>) -> Vec<String> {
         note.starts_with("where it goes wrong") || note.starts_with("the operators of")
     };
     notes.into_iter().filter(of_search).collect()
-}
-
-/// Moves what the worker left to be kept from `exchange` to `folder`, which is made where it is not
-/// there and never grows beyond its limit. Gives a note for what could not be kept.
-pub(super) fn keep_files(exchange: &Exchange, folder: &Path) -> Option<String> {
-    let left = left_files(exchange);
-    if left.is_empty() {
-        return None;
-    }
-    let size = |path: &PathBuf| path.metadata().map_or(0, |metadata| metadata.len());
-    let new: u64 = left.iter().map(size).sum();
-    let kept: u64 = files_of(folder).iter().map(size).sum();
-    if kept + new > MOST_KEPT_BYTES {
-        return Some(format!(
-            "the tensors of the operator were not kept: `{}` is at its limit of {} MiB",
-            folder.display(),
-            MOST_KEPT_BYTES >> 20
-        ));
-    }
-    let keep = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default();
-        std::fs::copy(path, folder.join(name)).map(|_| ())
-    };
-    let all = std::fs::create_dir_all(folder).and_then(|()| left.iter().try_for_each(keep));
-    all.err().map(|error| format!("the tensors of the operator were not kept: {error}"))
-}
-
-fn left_files(exchange: &Exchange) -> Vec<PathBuf> {
-    let is_kept = |path: &PathBuf| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(KEPT_PREFIX))
-    };
-    files_of(exchange.folder()).into_iter().filter(is_kept).collect()
-}
-
-fn files_of(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let plain = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file());
-    entries.flatten().filter(plain).map(|entry| entry.path()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_is_to_be_kept_is_and_never_beyond_the_limit() {
-        let parent = tempfile::tempdir().unwrap();
-        let exchange = Exchange::create(parent.path()).unwrap();
-        let repros = parent.path().join("repros");
-        std::fs::write(exchange.folder().join("0.actual.safetensors"), "x").unwrap();
-        assert_eq!(keep_files(&exchange, &repros), None);
-        assert!(!repros.exists(), "a run without a script has no folder of scripts");
-
-        std::fs::write(exchange.folder().join("divergence-1.py"), "pass").unwrap();
-        assert_eq!(keep_files(&exchange, &repros), None);
-        assert_eq!(files_of(&repros), [repros.join("divergence-1.py")]);
-
-        let huge = std::fs::File::create(repros.join("divergence-0.safetensors")).unwrap();
-        huge.set_len(MOST_KEPT_BYTES).unwrap();
-        std::fs::write(exchange.folder().join("divergence-2.py"), "pass").unwrap();
-        assert!(keep_files(&exchange, &repros).unwrap().contains("at its limit of 1024 MiB"));
-        assert!(!repros.join("divergence-2.py").exists());
-    }
 }
