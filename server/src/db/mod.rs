@@ -21,6 +21,7 @@ pub mod compare;
 pub mod gates;
 pub mod manifests;
 pub mod operators;
+pub mod read_blockers;
 pub mod read_cases;
 pub mod read_fleet;
 pub mod read_home;

@@ -10,6 +10,7 @@ use crate::app::AppState;
 
 pub mod ansi;
 pub mod assets;
+pub mod blockers;
 pub mod case;
 pub mod claims;
 pub mod compare;
@@ -44,6 +45,7 @@ pub fn router() -> Router<AppState> {
         .merge(models::router())
         .merge(model::router())
         .merge(gates::router())
+        .merge(blockers::router())
         .merge(compare::router())
         .merge(waivers::router())
         .merge(claims::router())

@@ -12,13 +12,14 @@ use super::harness::{Options, World, scenario, scenario_with};
 use super::pages_world;
 
 /// Addresses that every crawl starts from.
-const ROOTS: [&str; 13] = [
+const ROOTS: [&str; 14] = [
     "/",
     "/runs",
     "/operators",
     "/operators?view=overloads",
     "/models",
     "/gates",
+    "/blockers",
     "/compare",
     "/waivers",
     "/claims",

@@ -82,6 +82,7 @@ async fn an_empty_server_says_what_to_do(pool: PgPool) {
             ("empty_overloads", "/operators?view=overloads"),
             ("empty_models", "/models"),
             ("empty_gates", "/gates"),
+            ("empty_blockers", "/blockers"),
             ("empty_compare", "/compare"),
             ("empty_waivers", "/waivers"),
             ("empty_claims", "/claims"),

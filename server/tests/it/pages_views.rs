@@ -1,6 +1,9 @@
 //! The pages that look across runs: two side by side, waivers, published claims, devices, search.
 //! Their numbers are those of the API.
 
+use protocol::blockers::{Hindered, rank};
+use protocol::evidence::Blocker;
+use protocol::ingest_api::Attempt;
 use protocol::{Outcome, Suite};
 use serde_json::{Value, json};
 use sqlx::PgPool;
@@ -230,6 +233,63 @@ async fn a_search_finds_every_kind_of_thing_by_a_part_of_its_name(pool: PgPool) 
         let rtl = world.page("/search?q=%E2%80%AE").await;
         assert_eq!(rtl.table("Cases found").len(), 1, "also by what is not seen");
         world.page_with(&format!("/search?q={}", "x".repeat(5000)), 400).await;
+    })
+    .await;
+}
+
+fn stopped_by(overloads: &'static [(&'static str, Outcome)]) -> impl FnOnce(&mut Attempt) {
+    move |attempt| {
+        let blocker = |(overload, outcome): &(&str, Outcome)| Blocker {
+            overload: (*overload).to_owned(),
+            outcome: *outcome,
+            message: "not implemented".to_owned(),
+        };
+        attempt.evidence.blockers = Some(overloads.iter().map(blocker).collect());
+    }
+}
+
+#[sqlx::test(migrator = "server::MIGRATOR")]
+async fn what_to_fix_first_is_ranked_as_the_runner_ranks_it(pool: PgPool) {
+    scenario(pool, async |world| {
+        let both = &[("aten::a", Outcome::Unsupported), ("aten::b", Outcome::Error)];
+        let script = run("t1").of(Suite::Tier1).on("tpu-sim").passes("fine");
+        let script = script
+            .observes_with("one", Outcome::Unsupported, stopped_by(&[("aten::a", Outcome::Error)]))
+            .observes_with("two", Outcome::Unsupported, stopped_by(both))
+            .observes_with("three", Outcome::Error, stopped_by(&[("aten::b", Outcome::Error)]))
+            .observes_with("four", Outcome::Error, stopped_by(&[("aten::b", Outcome::Error)]))
+            .observes_with("host", Outcome::Error, stopped_by(&[("aten::c", Outcome::HostLimit)]))
+            .observes("unknown", Outcome::Crash);
+        world.finish_run(&script).await;
+        let needs = |name: &str, operators: &[&str]| Hindered {
+            model: script.case(name).to_string(),
+            weight: 1,
+            operators: operators.iter().map(ToString::to_string).collect(),
+        };
+        let hindered = [
+            needs("one", &["aten::a"]),
+            needs("two", &["aten::a", "aten::b"]),
+            needs("three", &["aten::b"]),
+            needs("four", &["aten::b"]),
+        ];
+        let page = world.page("/blockers?device=tpu-sim").await;
+        let rows = page.table("Steps, the one");
+        let steps = rank(&hindered);
+        assert_eq!(rows.len(), steps.len());
+        for (row, step) in rows.iter().zip(&steps) {
+            let operators: Vec<&str> = step.operators.iter().map(String::as_str).collect();
+            assert_eq!(row[1], operators.join(" + "));
+            assert_eq!(row[2], step.models.len().to_string());
+            assert_eq!(row[3], format!("{} of 4", step.models_so_far));
+            assert!(step.models.iter().all(|model| row[5].contains(model)), "{row:?}");
+        }
+        assert_eq!(rows[0][1], "aten::b", "it lets two run");
+        let text = page.main_text();
+        assert!(text.contains("4 of 7 planned cases"), "{text}");
+        assert!(text.contains("is known: 1 in no step"), "{text}");
+        assert!(text.contains("not by the backend: 1 in no step"), "{text}");
+        let lead = world.page("/models?device=tpu-sim").await;
+        assert_eq!(lead.count("a[href='/blockers?device=tpu-sim']"), 1);
     })
     .await;
 }
