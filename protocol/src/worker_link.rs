@@ -225,6 +225,27 @@ pub struct Execute {
     /// case; needs a `breadcrumb`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub find_divergence: Option<Tolerance>,
+    /// Leave the float64 outputs beside the others, and name what was executed by a fingerprint:
+    /// both are kept as a golden.
+    #[serde(default)]
+    pub record: bool,
+    /// Outputs kept before, to compare with in place of a reference that is computed now.
+    #[serde(default)]
+    pub golden: Option<Golden>,
+}
+
+/// The golden of one case, as far as a worker needs it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Golden {
+    /// What results call it.
+    pub id: String,
+    /// File of the outputs of the device it was recorded on.
+    pub outputs: String,
+    /// File of the outputs computed in float64; nothing for a model that cannot be.
+    pub wide: Option<String>,
+    /// Of the weights and inputs that gave it; those of the case must have the same.
+    pub fingerprint: String,
 }
 
 /// The subject of a case, as the planner resolved it.
@@ -446,6 +467,9 @@ pub struct Observed {
     /// Where the device first differs; nothing unless asked for and found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_divergence: Option<FirstDivergence>,
+    /// Names the weights and inputs of a model, where that was asked for.
+    #[serde(default)]
+    pub fingerprint: Option<String>,
 }
 
 /// An overload that the device refused.
@@ -528,12 +552,15 @@ pub struct ToCompare {
     pub actual: String,
     /// Path of the expected outputs.
     pub expected: String,
-    /// `close`, `exact`, `statistical`, `metadata`.
+    /// `close`, `exact`, `gpu-relative`, `statistical`, `metadata`.
     pub rule: String,
-    /// What expected values came from: `cpu float64`, `cpu float32`.
+    /// What expected values came from: `cpu float64`, `cpu float32`, or a golden's id.
     pub reference: String,
     /// Row of the tolerance table: `default`, `matmul`, `reduction`, `transcendental`, `model`.
     pub tolerance_class: String,
+    /// Path of the outputs in float64, which `gpu-relative` measures both sides against.
+    #[serde(default)]
+    pub wide: Option<String>,
 }
 
 /// One size of a sweep, as executed.

@@ -249,6 +249,7 @@ fn write_pair(
         Ok(path.display().to_string())
     };
     Ok(ToCompare {
+        wide: None,
         label: String::new(),
         actual: write("actual", actual)?,
         expected: write("expected", expected)?,

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use crate::Error;
 use crate::event::{AttemptFinished, CaseResult, Ending, Event, RunEnded, RunStarted};
 use crate::journal::{Journal, Record};
-use crate::outcome::is_retryable;
+use crate::outcome::{self, is_retryable};
 use crate::plan::PlannedCase;
 use crate::report::Consumer;
 use crate::share::Shares;
@@ -343,7 +343,10 @@ impl Dispatcher {
     }
 
     fn wants_retry(&self, attempt: &Attempt) -> bool {
-        is_retryable(attempt.outcome) && attempt.attempt <= self.retries
+        // A golden does not appear by trying again.
+        let final_trouble = attempt.error_class.starts_with(outcome::NO_GOLDEN)
+            || attempt.error_class == outcome::STALE_GOLDEN;
+        is_retryable(attempt.outcome) && !final_trouble && attempt.attempt <= self.retries
     }
 
     fn note_result(&mut self, attempt: &Attempt) {

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`args`], [`commands`], [`error`], [`exit`] | the command line |
 //! | [`plan`], [`balance`], [`filter`], [`sweep`], [`rerun`] | which cases there are |
+//! | [`golden`] | outputs recorded before, to compare with |
 //! | [`waivers`] | which failures are forgiven |
 //! | [`device`], [`python`], [`worker_package`] | what a case is executed with |
 //! | [`dispatch`], [`slot`], [`execute`], [`backend`], [`worker`] | executing them |
@@ -28,6 +29,7 @@ pub mod event;
 pub mod execute;
 pub mod exit;
 pub mod filter;
+pub mod golden;
 pub mod journal;
 pub mod model_list;
 pub mod outcome;

@@ -56,6 +56,13 @@ pub enum Ending {
         /// In words.
         message: String,
     },
+    /// There is no golden that it could be compared with, or what it gave could not be kept as one.
+    NoGolden {
+        /// `golden-missing`, `golden-stale`, `golden-corrupt`, `golden-not-kept`.
+        class: &'static str,
+        /// In words.
+        message: String,
+    },
 }
 
 /// The two kinds of time that a case may spend.
@@ -182,6 +189,9 @@ pub fn judge(asked: &Asked, ending: &Ending, log_text: &str) -> (Judged, Evidenc
         Ending::Skipped { reason, message } => {
             evidence.skip_reason = Some(*reason);
             Judged::bad(Outcome::Skipped, Stage::Build, reason.as_str(), message)
+        }
+        Ending::NoGolden { class, message } => {
+            Judged::bad(Outcome::Infra, Stage::Reference, class, message)
         }
     };
     if let Some(operator) = &judged.operator {
@@ -466,6 +476,11 @@ fn last_bytes(text: &str, most: usize) -> &str {
     }
     &text[begin..]
 }
+
+/// What the error classes of [`Ending::NoGolden`] begin with.
+pub const NO_GOLDEN: &str = "golden-";
+/// Error class of a worker that makes other weights or inputs than the golden was recorded with.
+pub const STALE_GOLDEN: &str = "StaleGoldenError";
 
 /// Whether another attempt, in a fresh process, can tell more.
 #[must_use]

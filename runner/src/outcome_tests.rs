@@ -19,6 +19,7 @@ fn asked(suite: Suite, mode: Mode) -> Asked {
 
 fn observed() -> Observed {
     Observed {
+        fingerprint: None,
         case: "operators/opinfo:add#0/float32.eager.forward".to_owned(),
         failure: None,
         to_compare: vec![],
@@ -65,6 +66,7 @@ fn comparison(label: &str, held: bool) -> Comparison {
 
 fn to_compare(label: &str) -> ToCompare {
     ToCompare {
+        wide: None,
         label: label.to_owned(),
         actual: String::new(),
         expected: String::new(),

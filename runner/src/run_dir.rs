@@ -31,6 +31,7 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 use crate::balance::{self, Balance};
 use crate::device::Compiler;
+use crate::golden::GoldenUse;
 use crate::plan::{PlannedCase, Shard};
 use crate::waivers::Waivers;
 
@@ -79,6 +80,9 @@ pub struct Settings {
     /// Compiler in place of the device's usual one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<Compiler>,
+    /// What is done with goldens; absent where references are computed with each case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goldens: Option<GoldenUse>,
     /// Python of the environment under test.
     pub python: PathBuf,
     /// Server that results were meant for.

@@ -6,6 +6,7 @@
 
 mod blockers;
 mod divergence;
+mod goldens;
 pub(crate) mod kept;
 mod order;
 
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 use protocol::evidence::{Blocker, FirstDivergence, LastOperator};
 use protocol::ingest_api::Attempt;
-use protocol::worker_link::{Execute, Probed, Task};
+use protocol::worker_link::{Execute, Golden, Probed, Task};
 use protocol::{Direction, Mode, Outcome, Suite, Tolerance};
 use tokio::sync::{mpsc, watch};
 
@@ -24,6 +25,7 @@ use crate::backend::Backend;
 use crate::device::Slot;
 use crate::event::Event;
 use crate::execute::{Comparer, Deadlines, Exchange, Executed, Execution};
+use crate::golden::Goldens;
 use crate::outcome::{Asked, Ending, Judged, apply_crumb, is_retryable, judge, wants_breadcrumb};
 use crate::plan::PlannedCase;
 use crate::worker::process;
@@ -42,6 +44,9 @@ pub struct Shared {
     pub deadlines: Deadlines,
     /// How outputs are compared.
     pub comparer: Comparer,
+    /// Where outputs of Tier 2 are kept, or what they are compared with; nothing for a reference
+    /// that is computed with each case.
+    pub goldens: Option<Arc<Goldens>>,
     /// Where folders for tensors are made.
     pub exchange: PathBuf,
     /// Where scripts of operators that differ are kept, with their tensors.
@@ -158,6 +163,8 @@ pub struct SlotRunner {
     shared: Shared,
     reports: mpsc::Sender<Report>,
     current: Option<Current>,
+    /// That of the case in flight.
+    golden: Option<Golden>,
 }
 
 impl std::fmt::Debug for SlotRunner {
@@ -176,7 +183,7 @@ impl SlotRunner {
         first: Option<(Worker, Probed)>,
     ) -> Self {
         let current = first.map(|(worker, probed)| Current::new(worker, &probed));
-        Self { slot, shared, reports, current }
+        Self { slot, shared, reports, current, golden: None }
     }
 
     /// Executes what it is given until there is nothing more, then lets its worker leave.
@@ -197,6 +204,10 @@ impl SlotRunner {
         if let Some(skip) = &assignment.case.skip {
             let ending = Ending::Skipped { reason: skip.reason, message: skip.message.clone() };
             return self.finish(assignment, ending, None).await;
+        }
+        match self.find_golden(&assignment.case).await {
+            Ok(golden) => self.golden = golden,
+            Err(ending) => return self.finish(assignment, ending, None).await,
         }
         if assignment.fresh && self.current.as_ref().is_some_and(|c| c.executed > 0) {
             self.retire("replaced: the next attempt needs a fresh process").await;
@@ -390,7 +401,7 @@ impl SlotRunner {
         purpose: &Purpose,
     ) -> Option<(Executed, Option<String>)> {
         let exchange = Exchange::create(&self.shared.exchange).ok()?;
-        let current = self.current.as_mut()?;
+        let current = self.current.as_ref()?;
         let case = assignment.case.key.clone();
         let (worker, attempt) = (current.worker.number, assignment.attempt);
         let event = Event::CaseStarted { case: case.clone(), attempt, worker };
@@ -409,7 +420,9 @@ impl SlotRunner {
             deadlines.compile = deadlines.compile.min(BREADCRUMB_LIMIT);
             deadlines.execute = deadlines.execute.min(BREADCRUMB_LIMIT);
         }
-        let request = self.shared.request(&assignment.case, &exchange, purpose);
+        let mut request = self.shared.request(&assignment.case, &exchange, purpose);
+        self.add_golden(&mut request, &assignment.case, purpose).await;
+        let current = self.current.as_mut()?;
         current.executed += 1;
         current.cases.push(Arc::clone(&assignment.case));
         let mut execution = Execution {
@@ -421,6 +434,9 @@ impl SlotRunner {
             abandon: self.shared.abandon.clone(),
         };
         let mut executed = execution.execute(request).await;
+        if matches!(purpose, Purpose::Decide) {
+            self.keep_golden(&assignment.case, &mut executed).await;
+        }
         let note = match purpose {
             Purpose::Decide => {
                 kept::tensors(&executed, &assignment.case.key, attempt, &self.shared.tensors)
@@ -543,6 +559,8 @@ impl Shared {
                 | Purpose::NameOperator
                 | Purpose::FindBlockers(_) => None,
             },
+            record: false,
+            golden: None,
         }
     }
 }

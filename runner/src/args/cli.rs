@@ -4,8 +4,9 @@ use clap::{Args, Parser, Subcommand};
 
 use super::{
     BlockersArgs, CompletionsArgs, CoverageArgs, DeviceArgs, DevicesArgs, DoctorArgs,
-    ExecutionArgs, ExplainArgs, GateArgs, ListArgs, ManArgs, PlanArgs, PushArgs, ReportArgs,
-    ReproArgs, RerunArgs, ResultArgs, ResumeArgs, ServerArgs, SetupCommandArgs,
+    ExecutionArgs, ExplainArgs, GateArgs, GoldenArgs, GoldenCommandArgs, ListArgs, ManArgs,
+    PlanArgs, PushArgs, RecordArgs, ReportArgs, ReproArgs, RerunArgs, ResultArgs, ResumeArgs,
+    ServerArgs, SetupCommandArgs,
 };
 use crate::exit::Exit;
 
@@ -50,6 +51,10 @@ pub enum Command {
     Report(ReportArgs),
     /// Rank the operators that stand in the way of the models of a kept run.
     Blockers(BlockersArgs),
+    /// Execute models on a device, and keep what it gives as goldens for Tier 2.
+    Record(Box<RecordArgs>),
+    /// Look after recorded goldens.
+    Golden(GoldenCommandArgs),
     /// Ask a server whether a gate is open.
     Gate(GateArgs),
     /// Print how much of ATen a build covers, by named definitions.
@@ -65,7 +70,7 @@ pub enum Command {
 }
 
 /// Settings of a run.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct RunArgs {
     #[command(flatten)]
     pub plan: PlanArgs,
@@ -73,6 +78,8 @@ pub struct RunArgs {
     pub device: DeviceArgs,
     #[command(flatten)]
     pub execution: ExecutionArgs,
+    #[command(flatten)]
+    pub golden: GoldenArgs,
     #[command(flatten)]
     pub results: ResultArgs,
     #[command(flatten)]

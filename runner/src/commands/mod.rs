@@ -8,11 +8,13 @@ mod doctor;
 mod durations;
 mod explain;
 mod gate;
+mod golden;
 mod list;
 mod manual;
 mod models;
 mod new_run;
 mod push;
+mod record;
 mod report;
 mod repro;
 mod repro_proof;
@@ -42,6 +44,8 @@ pub async fn execute(cli: Cli) -> Result<Exit, Error> {
         Some(Command::Push(args)) => push::execute(&args).await,
         Some(Command::Report(args)) => report::execute(&args),
         Some(Command::Blockers(args)) => blockers::execute(&args),
+        Some(Command::Record(args)) => record::execute(&args).await,
+        Some(Command::Golden(args)) => golden::execute(&args),
         Some(Command::Gate(args)) => gate::execute(&args).await,
         Some(Command::Coverage(args)) => coverage::execute(&args).await,
         Some(Command::Explain(args)) => explain::execute(&args),

@@ -173,6 +173,7 @@ fn usual_settings(profile: String) -> Settings {
         shuffle: usual.shuffle,
         faults: BTreeMap::new(),
         backend: None,
+        goldens: None,
         python: PathBuf::new(),
         push: None,
     }

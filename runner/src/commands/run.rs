@@ -10,23 +10,45 @@ use super::durations::Durations;
 use super::models::load_models;
 use super::new_run::Planned;
 use super::session::{Tools, Wanted, open_device};
-use super::{say, selection};
+use super::{record, say, selection};
 use crate::Error;
 use crate::args::{PlanArgs, RunArgs};
 use crate::client::Client;
 use crate::exit::Exit;
 use crate::filter::Filter;
+use crate::golden::GoldenUse;
+use crate::golden::store::Store;
 use crate::plan::{self, Axes, PlannedCase};
 use crate::run_dir::{Plan, RunDir, Settings};
 use crate::worker::LogFolder;
 use crate::worker::link::ReceiveError;
 use crate::worker::worker::Worker;
 
+/// Label that says what Tier 2 was compared with.
+const REFERENCE_LABEL: &str = "reference";
 /// How long making the samples of every operator entry may take.
 const LISTING_LIMIT: Duration = Duration::from_secs(1800);
 
 /// Plans and executes.
 pub(super) async fn execute(args: &RunArgs) -> Result<Exit, Error> {
+    let goldens = args.golden.usage();
+    if let Some(GoldenUse::Compare { location }) = &goldens {
+        if !args.plan.suites().contains(&Suite::Tier2) {
+            return Err(Error::Usage {
+                message: "`--golden` is for Tier 2, which is not among the suites".to_owned(),
+                hint: "add `--tier 2`, or leave `--golden` out".to_owned(),
+            });
+        }
+        Store::open(location)?;
+    }
+    execute_with(args, goldens).await
+}
+
+/// Plans and executes, with goldens or without.
+pub(super) async fn execute_with(
+    args: &RunArgs,
+    goldens: Option<GoldenUse>,
+) -> Result<Exit, Error> {
     let inputs = PlanInputs::read(&args.plan)?;
     let waivers = args.results.waivers()?;
     let push = args.results.push.clone().filter(|url| !url.is_empty());
@@ -55,11 +77,21 @@ pub(super) async fn execute(args: &RunArgs) -> Result<Exit, Error> {
     };
     let mut ready =
         open_device(&tools, device.device, &wanted, &logs).await.inspect_err(|_| new.keep())?;
-    let cases = inputs.plan(&args.plan, &mut ready.worker).await?;
+    let mut cases = inputs.plan(&args.plan, &mut ready.worker).await?;
+    if let Some(GoldenUse::Record { folder }) = &goldens {
+        let mut versions = ready.backend.versions().await;
+        versions.extend(ready.probed.versions.clone());
+        cases = record::still_to_record(cases, folder, args.plan.seed, &versions)?;
+        if cases.is_empty() {
+            ready.backend.stop().await;
+            return Ok(Exit::Success);
+        }
+    }
     let balance = match (&durations, args.plan.shard) {
         (Some(durations), Some(shard)) => Some(durations.balance(&cases, shard)),
         (None, _) | (_, None) => None,
     };
+    let labels = labels(args, goldens.as_ref());
     let settings = Settings {
         profile: ready.profile.to_string(),
         device_reason: ready.reason.clone(),
@@ -76,6 +108,7 @@ pub(super) async fn execute(args: &RunArgs) -> Result<Exit, Error> {
         shuffle: execution.shuffle,
         faults: wanted.faults,
         backend: device.backend,
+        goldens,
         python: tools.environment.executable.clone(),
         push,
     };
@@ -86,7 +119,7 @@ pub(super) async fn execute(args: &RunArgs) -> Result<Exit, Error> {
         tools: &tools,
         key: args.results.run_key.clone(),
         suites: args.plan.suites(),
-        labels: labels(args),
+        labels,
         plan: Plan { settings, cases, balance },
         ready,
         client,
@@ -97,9 +130,24 @@ pub(super) async fn execute(args: &RunArgs) -> Result<Exit, Error> {
 }
 
 /// The user's labels, and what results depend on that nothing else of a run says.
-fn labels(args: &RunArgs) -> BTreeMap<String, String> {
+fn labels(args: &RunArgs, goldens: Option<&GoldenUse>) -> BTreeMap<String, String> {
     let backend = args.device.backend.map(|backend| ("backend".to_owned(), backend.to_string()));
-    args.results.label.iter().cloned().chain(backend).collect()
+    let tier2 = args.plan.suites().contains(&Suite::Tier2);
+    let reference = tier2.then(|| (REFERENCE_LABEL.to_owned(), reference_of(goldens)));
+    args.results.label.iter().cloned().chain(backend).chain(reference).collect()
+}
+
+/// What Tier 2 of a run is compared with, for its label.
+fn reference_of(goldens: Option<&GoldenUse>) -> String {
+    match goldens {
+        Some(GoldenUse::Compare { location }) => {
+            // Only its last part: a path of one host says nothing on another.
+            let name = location.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+            format!("golden {name}")
+        }
+        Some(GoldenUse::Record { .. }) => "cpu, computed with each case; recorded".to_owned(),
+        None => "cpu, computed with each case".to_owned(),
+    }
 }
 
 /// What a plan is made of, read and checked before anything slow happens.

@@ -19,6 +19,7 @@ use crate::dispatch::{self, EventSink, Request, RunInput, RunOutcome};
 use crate::event::{Ending, RunStarted};
 use crate::execute::{Comparer, Deadlines};
 use crate::exit::Exit;
+use crate::golden::Goldens;
 use crate::journal::Journal;
 use crate::plan::{self, PlannedCase};
 use crate::report::console::{Console, Form};
@@ -68,6 +69,10 @@ impl Start {
         };
         let (abandon_sender, abandon) = watch::channel(false);
         let settings = &self.plan.settings;
+        let goldens = match &settings.goldens {
+            Some(usage) => Some(Arc::new(Goldens::open(usage, &self.run, settings.seed)?)),
+            None => None,
+        };
         let shared = Shared {
             backend: Arc::new(self.ready.backend),
             deadlines: Deadlines {
@@ -75,6 +80,7 @@ impl Start {
                 execute: Duration::from_secs(settings.execute_timeout),
             },
             comparer: comparer(),
+            goldens,
             exchange: exchange.path().to_owned(),
             repros: self.run_dir.repros(),
             tensors: self.run_dir.tensors(),

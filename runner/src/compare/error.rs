@@ -30,6 +30,9 @@ pub enum CompareError {
         /// Name of the element type.
         dtype: String,
     },
+    /// The rule measures against outputs in float64, and there are none.
+    #[error("the rule `gpu-relative` needs the outputs in float64, and the golden has none")]
+    NoWide,
     /// The rule is not one of the known ones.
     #[error(transparent)]
     UnknownRule(protocol::UnknownWord),

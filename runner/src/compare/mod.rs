@@ -4,7 +4,8 @@
 //! Order of checks: tree structure, shape, dtype (strides as a note), places and signs of
 //! non-finite values, values. Similarity (`pcc`, `cosine`) is recorded and never decides.
 //!
-//! Read [`outputs`] for the order, `rules` for what close means, `table` for how close. What does
+//! Read [`outputs`] for the order, `rules` for what close means, `relative` for what is as good as a
+//! GPU, `table` for how close. What does
 //! not belong here: turning the result into an outcome (`dispatch`), judging it (the server).
 
 mod detail;
@@ -18,6 +19,7 @@ mod integer;
 mod kernel;
 mod leaf;
 mod outputs;
+mod relative;
 mod rules;
 mod statistical;
 mod table;
@@ -26,6 +28,7 @@ mod ulps;
 
 pub use detail::{Detail, Element, details};
 pub use error::CompareError;
-pub use outputs::compare_outputs;
+pub use outputs::{check_file, compare_outputs};
+pub use relative::{Limits, Measured, RelativeFailure, judge as judge_relative};
 pub use rules::{Rule, is_close};
 pub use table::{ToleranceClass, ToleranceTable};

@@ -14,6 +14,7 @@ use super::error::CompareError;
 use super::file::OutputFile;
 use super::float::Scratch;
 use super::leaf::{self, Leaf, LeafKind};
+use super::relative;
 use super::rules::{Rule, is_close};
 use super::statistical;
 use super::table::{ToleranceClass, ToleranceTable};
@@ -45,12 +46,18 @@ pub fn compare_outputs(
     let class = request.tolerance_class.parse().map_err(CompareError::UnknownClass)?;
     let actual = Rc::new(OutputFile::open(Path::new(&request.actual))?);
     let expected = Rc::new(OutputFile::open(Path::new(&request.expected))?);
+    let wide = match (rule, &request.wide) {
+        (Rule::GpuRelative, Some(path)) => Some(Rc::new(OutputFile::open(Path::new(path))?)),
+        (Rule::GpuRelative, None) => return Err(CompareError::NoWide),
+        (Rule::Close | Rule::Exact | Rule::Metadata | Rule::Statistical, _) => None,
+    };
     let mut comparer = Comparer {
         rule,
         class,
         table,
         actual,
         expected,
+        wide,
         tensors: Vec::new(),
         findings: Findings::default(),
         scratch: Scratch::new(),
@@ -66,6 +73,15 @@ pub fn compare_outputs(
         tensors: comparer.tensors,
         findings: comparer.findings.lines(),
     })
+}
+
+/// Whether a file is one that could be compared: whole, honest, of known dtypes.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn check_file(path: &Path) -> Result<(), CompareError> {
+    OutputFile::open(path).map(drop)
 }
 
 /// What was found, with a cap on how much of it is kept.
@@ -104,6 +120,8 @@ struct Comparer<'a> {
     table: &'a ToleranceTable,
     actual: Rc<OutputFile>,
     expected: Rc<OutputFile>,
+    /// The same outputs in float64, for `gpu-relative`.
+    wide: Option<Rc<OutputFile>>,
     tensors: Vec<TensorComparison>,
     findings: Findings,
     scratch: Scratch,
@@ -143,7 +161,7 @@ impl Comparer<'_> {
     fn tolerance(&self, data_type: DataType) -> Result<Tolerance, CompareError> {
         match self.rule {
             Rule::Exact => Ok(Tolerance::EXACT),
-            Rule::Close | Rule::Metadata | Rule::Statistical => {
+            Rule::Close | Rule::GpuRelative | Rule::Metadata | Rule::Statistical => {
                 self.table.tolerance(self.class, data_type.name())
             }
         }
@@ -187,8 +205,9 @@ impl Comparer<'_> {
         data_type: DataType,
         tolerance: Tolerance,
     ) -> Result<(bool, Figures), CompareError> {
-        let (stored, actual_bytes) = self.actual.tensor(actual)?;
-        let (other, expected_bytes) = self.expected.tensor(expected)?;
+        let files = (Rc::clone(&self.actual), Rc::clone(&self.expected));
+        let (stored, actual_bytes) = files.0.tensor(actual)?;
+        let (other, expected_bytes) = files.1.tensor(expected)?;
         if stored.data_type.element != data_type.element {
             return Err(self.actual.malformed(format!(
                 "leaf `{}` says dtype `{}` and is stored as `{}`",
@@ -210,6 +229,8 @@ impl Comparer<'_> {
         let problems = match self.rule {
             Rule::Statistical => statistical::problems(&pair),
             Rule::Close | Rule::Exact => value_problems(&compared, tolerance),
+            Rule::GpuRelative if compared.figures.mismatched == 0 => Vec::new(),
+            Rule::GpuRelative => self.relative_problems(actual, &pair, &compared, data_type)?,
             Rule::Metadata => Vec::new(),
         };
         let held = problems.is_empty();
@@ -220,6 +241,39 @@ impl Comparer<'_> {
             self.findings.note(format!("{}: {note}", actual.path));
         }
         Ok((held, compared.figures))
+    }
+
+    /// What is wrong by `gpu-relative` with values that are not close: nothing where they are as
+    /// near to float64 as the expected ones.
+    fn relative_problems(
+        &mut self,
+        leaf: &Leaf,
+        pair: &Pair<'_>,
+        compared: &Compared,
+        data_type: DataType,
+    ) -> Result<Vec<String>, CompareError> {
+        let mut problems = value_problems(compared, pair.tolerance);
+        // Integers and truth values are equal or they are not.
+        let Some(limits) = self.table.relative(data_type.name()) else { return Ok(problems) };
+        let path = &leaf.path;
+        let wide_file = Rc::clone(self.wide.as_ref().expect("opened for this rule"));
+        let Some(wide) = wide_file.leaves().iter().find(|other| other.path == *path) else {
+            return Err(wide_file.malformed(format!("it has no leaf `{path}`")));
+        };
+        if wide.kind != LeafKind::Tensor || wide.shape != leaf.shape {
+            return Err(wide_file.malformed(format!("its leaf `{path}` has another shape")));
+        }
+        let (stored, bytes) = wide_file.tensor(wide)?;
+        let wide = Side { element: stored.data_type.element, bytes };
+        let measured = relative::measure(pair, wide, &leaf.shape, &mut self.scratch);
+        match relative::judge(&measured, limits) {
+            Ok(()) => {
+                self.findings.note(format!("note: {path}: {}", measured.describe()));
+                problems.clear();
+            }
+            Err(failure) => problems.push(format!("{failure} ({})", measured.describe())),
+        }
+        Ok(problems)
     }
 
     /// Scalars: the same type, and the values by the rule. A Python float is compared as a
@@ -237,7 +291,7 @@ impl Comparer<'_> {
         let equal = match self.rule {
             Rule::Metadata | Rule::Statistical => true,
             Rule::Exact => scalars_agree(actual, expected, Tolerance::EXACT),
-            Rule::Close => {
+            Rule::Close | Rule::GpuRelative => {
                 scalars_agree(actual, expected, self.table.tolerance(self.class, "float32")?)
             }
         };

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `close` | structure, shape, dtype, and every element by [`is_close`]; integers exactly |
 //! | `exact` | the same with a tolerance of zero |
+//! | `gpu-relative` | the same as `close`, or as near to float64 as the golden's device (`relative`) |
 //! | `metadata` | structure, shape and dtype only: for outputs whose values mean nothing |
 //! | `statistical` | structure, shape, dtype, and the distribution of the values (`statistical`) |
 
@@ -17,6 +18,8 @@ protocol::words! {
         Close = "close",
         /// Every element equal.
         Exact = "exact",
+        /// Every element within the tolerance, or as near to float64 as the expected side is.
+        GpuRelative = "gpu-relative",
         /// Structure, shape and dtype only.
         Metadata = "metadata",
         /// The same distribution.

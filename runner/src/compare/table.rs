@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::elements::{DataType, Kind};
 use super::error::CompareError;
+use super::relative::Limits;
 
 const EMBEDDED: &str = include_str!("../../tolerances.toml");
 
@@ -43,6 +44,8 @@ struct Row {
 #[serde(deny_unknown_fields)]
 struct File {
     version: String,
+    #[serde(default, rename = "gpu-relative")]
+    relative: BTreeMap<String, Limits>,
     class: BTreeMap<ToleranceClass, BTreeMap<String, Row>>,
 }
 
@@ -51,6 +54,7 @@ struct File {
 pub struct ToleranceTable {
     id: String,
     rows: BTreeMap<(ToleranceClass, String), Row>,
+    relative: BTreeMap<String, Limits>,
 }
 
 /// Why a text is not a table of tolerances.
@@ -88,8 +92,25 @@ impl ToleranceTable {
                 rows.insert((class, dtype), row);
             }
         }
+        for (dtype, limits) in &file.relative {
+            let place = format!("`gpu-relative.{dtype}`");
+            let data_type = DataType::from_name(dtype)
+                .ok_or_else(|| InvalidTable(format!("{place} is not a dtype")))?;
+            if data_type.element.kind() == Kind::Integer {
+                return Err(InvalidTable(format!("{place} compares exactly and has no row")));
+            }
+            limits.check().map_err(|problem| InvalidTable(format!("{place}: {problem}")))?;
+        }
         let hash = hex::encode(Sha256::digest(text.as_bytes()));
-        Ok(Self { id: format!("{}+{}", file.version, &hash[..12]), rows })
+        let id = format!("{}+{}", file.version, &hash[..12]);
+        Ok(Self { id, rows, relative: file.relative })
+    }
+
+    /// The limits of `gpu-relative` for a dtype, by PyTorch's name; nothing where only what is
+    /// close passes.
+    #[must_use]
+    pub fn relative(&self, dtype: &str) -> Option<&Limits> {
+        self.relative.get(dtype)
     }
 
     /// `<version>+<first 12 hex digits of the SHA-256 of the file>`.
@@ -177,6 +198,21 @@ mod tests {
         ] {
             let tolerance = table.tolerance(ToleranceClass::Default, dtype).unwrap();
             assert_eq!(tolerance, Tolerance { rtol, atol }, "{dtype}");
+        }
+    }
+
+    #[test]
+    fn the_rule_relative_to_a_gpu_has_limits_for_what_models_compute_in() {
+        let table = ToleranceTable::embedded();
+        for dtype in ["float32", "bfloat16", "float16", "complex64"] {
+            let limits = table.relative(dtype).unwrap();
+            assert!((1.0..=4.0).contains(&limits.factor), "{dtype}");
+            assert!(limits.max_factor >= limits.factor && limits.max_factor <= 8.0, "{dtype}");
+            assert!(limits.fit <= 0.1, "{dtype}: a golden may not be off by more");
+        }
+        // float64 has nothing wider to be measured against; integers are exact.
+        for dtype in ["float64", "int64", "bool", "float8_e5m2"] {
+            assert!(table.relative(dtype).is_none(), "{dtype}");
         }
     }
 

@@ -75,9 +75,8 @@ impl SlotRunner {
                 Err(format!("the search took longer than {limit_secs} s"))
             }
             Some(Ending::Died { .. }) => Err("the search ended the process".to_owned()),
-            Some(Ending::Skipped { .. } | Ending::Garbage { .. }) | None => {
-                Err("the search did not end".to_owned())
-            }
+            Some(Ending::Skipped { .. } | Ending::Garbage { .. } | Ending::NoGolden { .. })
+            | None => Err("the search did not end".to_owned()),
         }
     }
 }

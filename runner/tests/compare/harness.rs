@@ -101,6 +101,7 @@ pub(crate) fn file_bytes(leaves: &[Leaf]) -> Vec<u8> {
 /// A question to the comparator about two files.
 pub(crate) fn request(actual: &Path, expected: &Path, rule: &str) -> ToCompare {
     ToCompare {
+        wide: None,
         label: String::new(),
         actual: actual.display().to_string(),
         expected: expected.display().to_string(),

@@ -6,4 +6,5 @@ mod differential;
 mod harness;
 mod hostile;
 mod order;
+mod relative;
 mod trials;

@@ -19,6 +19,7 @@ from conformance_worker.messages import (
     Entered,
     Execute,
     Failure,
+    Golden,
     Observed,
     Recorded,
     Tagged,
@@ -235,8 +236,10 @@ class CaseRun:
         reference: str,
         tolerance_class: ToleranceClass,
         label: str = "",
+        wide: tuple[list[Leaf], list[dict[str, Any]]] | None = None,
     ) -> None:
-        """Writes both sides to the exchange directory for the runner to compare."""
+        """Writes both sides to the exchange directory for the runner to compare, and beside them
+        what both are measured against, where there is any."""
         folder = Path(self.request.exchange)
         number = len(self.observed.to_compare)
         paths = {
@@ -245,6 +248,10 @@ class CaseRun:
         }
         tensors.write(paths["actual"], *actual)
         tensors.write(paths["expected"], *expected)
+        wide_path = None
+        if wide is not None:
+            wide_path = str(folder / f"{number}.wide.safetensors")
+            tensors.write(wide_path, *wide)
         self.observed.to_compare.append(
             ToCompare(
                 actual=paths["actual"],
@@ -253,6 +260,28 @@ class CaseRun:
                 reference=reference,
                 tolerance_class=tolerance_class.value,
                 label=label,
+                wide=wide_path,
+            )
+        )
+
+    def compare_with_golden(
+        self,
+        golden: Golden,
+        actual: tuple[list[Leaf], list[dict[str, Any]]],
+        tolerance_class: ToleranceClass,
+    ) -> None:
+        """Writes the device's side; the expected one is kept elsewhere."""
+        number = len(self.observed.to_compare)
+        path = str(Path(self.request.exchange) / f"{number}.actual.safetensors")
+        tensors.write(path, *actual)
+        self.observed.to_compare.append(
+            ToCompare(
+                actual=path,
+                expected=golden.outputs,
+                rule=(Rule.CLOSE if golden.wide is None else Rule.GPU_RELATIVE).value,
+                reference=golden.id,
+                tolerance_class=tolerance_class.value,
+                wide=golden.wide,
             )
         )
 

@@ -78,7 +78,7 @@ def observe(run: CaseRun, task: ModelTask) -> None:
     place = fit(saved.weights, host.state_dict())
     host.load_state_dict(place.state, strict=False)
     built.module = host
-    expected, structure, reference_dtype = model_case.expected_of(
+    expected, structure, reference_dtype, _ = model_case.expected_of(
         run, built, inputs, model_case.forward, wide=False
     )
 

@@ -35,6 +35,10 @@ class InfraError(Exception):
     """Nothing can be learnt about the backend, for example because the reference failed."""
 
 
+class StaleGoldenError(InfraError):
+    """A golden was recorded with other weights or inputs: comparing with it would tell nothing."""
+
+
 class MismatchError(Exception):
     """Seen to be wrong without a comparison of values."""
 
@@ -75,6 +79,7 @@ def _classify(
     own = {
         SkipCaseError: FailureKind.SKIPPED,
         InfraError: FailureKind.INFRA,
+        StaleGoldenError: FailureKind.INFRA,
         DeviceUnavailableError: FailureKind.INFRA,
         MismatchError: FailureKind.MISMATCH,
         MemoryCorruptionError: FailureKind.MISMATCH,

@@ -195,6 +195,16 @@ class Tolerance:
 
 
 @dataclass(frozen=True)
+class Golden:
+    """Outputs kept before, to compare with; `outputs` and `wide` are paths of files."""
+
+    id: str
+    outputs: str
+    wide: str | None
+    fingerprint: str
+
+
+@dataclass(frozen=True)
 class Execute(Tagged):
     """One case to execute."""
 
@@ -211,6 +221,8 @@ class Execute(Tagged):
     record_operators: bool
     continue_past: list[str] | None = None
     find_divergence: Tolerance | None = field(default=None, metadata={"skip_none": True})
+    record: bool = False
+    golden: Golden | None = None
 
 
 # --- worker to runner ---------------------------------------------------------------------------
@@ -349,6 +361,7 @@ class ToCompare:
     reference: str
     tolerance_class: str
     label: str = ""
+    wide: str | None = None
 
 
 @dataclass(frozen=True)
@@ -403,6 +416,7 @@ class Observed(Tagged):
     poisoned: bool = False
     blockers: list[Blocker] | None = None
     first_divergence: FirstDivergence | None = field(default=None, metadata={"skip_none": True})
+    fingerprint: str | None = None
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """One model case: build, move, execute in a mode; for training also a backward and a step.
 
 Tier 1 (`compare` off) demands finite values and, for tiny models, the structure that the host
-gives. Tier 2 (`compare` on) compares values with a reference computed now on the host.
+gives. Tier 2 (`compare` on) compares values with a reference computed now on the host, or with a
+golden: outputs that another device gave for the same weights and inputs.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch
 
 from conformance_worker import (
     divergence,
+    fingerprint,
     graph_signature,
     models,
     operators,
@@ -21,10 +23,16 @@ from conformance_worker import (
     tensors,
 )
 from conformance_worker.case import CaseRun
-from conformance_worker.failures import InfraError, MismatchError, SkipCaseError
+from conformance_worker.failures import (
+    InfraError,
+    MismatchError,
+    SkipCaseError,
+    StaleGoldenError,
+)
 from conformance_worker.graphs import Compiled, reset
-from conformance_worker.messages import ModelSpec, ModelTask
+from conformance_worker.messages import Golden, ModelSpec, ModelTask
 from conformance_worker.models.base import BuiltModel, Inputs, UnbuildableError
+from conformance_worker.reference import Described
 from conformance_worker.tensors import Leaf
 from conformance_worker.words import Rule, SkipReason, Stage, ToleranceClass
 
@@ -44,6 +52,11 @@ def observe(run: CaseRun, task: ModelTask) -> None:
     if run.request.continue_past is not None:
         _on_device(run, built, inputs, execute)
         return
+    if run.request.record or run.request.golden is not None:
+        run.observed.fingerprint = fingerprint.of(built.module, inputs)
+    if run.request.golden is not None:
+        _compare_with_golden(run, run.request.golden, built, inputs, execute)
+        return
     expected = None
     # A full model is executed on the host only where its values are wanted.
     if task.compare or task.model.size == "tiny":
@@ -61,7 +74,29 @@ def observe(run: CaseRun, task: ModelTask) -> None:
             rule=Rule.CLOSE if task.compare else Rule.METADATA,
             reference=f"cpu {expected[2]}",
             tolerance_class=ToleranceClass.MODEL,
+            wide=expected[3] if run.request.record else None,
         )
+
+
+def _compare_with_golden(
+    run: CaseRun, golden: Golden, built: BuiltModel, inputs: Inputs, execute: Any
+) -> None:
+    """Nothing is computed on the host. What is not finite is for the comparator to see, which knows
+    what the golden has in its place."""
+    run.enter(Stage.REFERENCE)
+    if run.observed.fingerprint != golden.fingerprint:
+        raise StaleGoldenError(
+            "the weights or inputs made here are not those of the golden "
+            f"({run.observed.fingerprint} where {golden.fingerprint} was expected): record it "
+            "again with this version, on a processor with the same vector instructions"
+        )
+    leaves = _on_device(run, built, inputs, execute)
+    run.note_places(leaves)
+    run.enter(Stage.TRANSFER)
+    actual = run.fetch(leaves)
+    if not tensors.tensors_of(actual[0]):
+        raise MismatchError("the model returned no tensor")
+    run.compare_with_golden(golden, actual, ToleranceClass.MODEL)
 
 
 def build(run: CaseRun, spec: ModelSpec) -> BuiltModel:
@@ -127,14 +162,15 @@ def train_step(
 
 def expected_of(
     run: CaseRun, built: BuiltModel, inputs: Inputs, execute: Any, *, wide: bool
-) -> tuple[list[Leaf], list[dict[str, Any]], str]:
-    """What the host gives: leaves, their structure, and the dtype it was computed in."""
+) -> tuple[list[Leaf], list[dict[str, Any]], str, Described | None]:
+    """What the host gives: leaves, their structure, the dtype it was computed in, and the same in
+    float64 where it was."""
     host = reference.ModelReference(built, wide=wide)
     run.seed()
     with torch.set_grad_enabled(run.request.train):
         leaves, structure = host.outputs(execute, inputs)
     run.observed.notes += host.notes
-    return leaves, structure, host.dtype_name
+    return leaves, structure, host.dtype_name, host.unrounded
 
 
 def _on_device(run: CaseRun, built: BuiltModel, inputs: Inputs, execute: Any) -> list[Leaf]:

@@ -60,6 +60,8 @@ class ModelReference:
         self._wide: torch.nn.Module | None = None
         self.dtype_name = tensors.dtype_name(native_dtype(built.module))
         self.notes: list[str] = []
+        self.unrounded: Described | None = None
+        """What the last call gave in float64, before it was rounded; nothing where it gave none."""
         if wide and native_dtype(built.module) is not torch.float64:
             self._wide = copy.deepcopy(built.module).double()
 
@@ -73,6 +75,7 @@ class ModelReference:
             ) from error
         leaves = tensors.flatten(native)
         structure = [tensors.describe(leaf) for leaf in leaves]
+        self.unrounded = None
         if self._wide is not None:
             leaves = self._widened(execute, inputs, leaves)
         return leaves, structure
@@ -90,6 +93,7 @@ class ModelReference:
             self._give_up("its outputs have another structure")
             return native
         self.dtype_name = "float64"
+        self.unrounded = describe(wide)
         return merged
 
     def _give_up(self, why: str) -> None:

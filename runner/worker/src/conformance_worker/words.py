@@ -92,6 +92,7 @@ class Rule(StrEnum):
 
     CLOSE = "close"
     EXACT = "exact"
+    GPU_RELATIVE = "gpu-relative"
     STATISTICAL = "statistical"
     METADATA = "metadata"
 
