@@ -67,6 +67,9 @@ pub struct Evidence {
     /// nothing; a note says which.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_divergence: Option<FirstDivergence>,
+    /// What the outputs of a model mean, on both sides; decides nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub model_figures: Vec<ModelFigure>,
     /// Paths that were replaced because the host cannot execute them, for example
     /// `scaled_dot_product_attention: math`.
     pub substitutions: Vec<String>,
@@ -142,6 +145,37 @@ pub struct Blocker {
     pub outcome: Outcome,
     /// First line of what it said.
     pub message: String,
+}
+
+/// What one output of a model means, the device against the reference.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ModelFigure {
+    /// `top-1 agreement`, `top-5 agreement`, `KL divergence` (nats), `perplexity`,
+    /// `error by scale` (RMSE over the root mean square of the reference), `sentence similarity`
+    /// (smallest cosine between the two sides), `similarity between sentences` (cosine, at the pair
+    /// that differs most).
+    pub name: String,
+    /// Place in the output tree.
+    pub path: String,
+    /// Agreement, distance, or device less reference; absent where it is not finite.
+    pub value: Option<Number>,
+    /// On the device, where each side has a figure of its own.
+    pub actual: Option<Number>,
+    /// In the reference, likewise.
+    pub expected: Option<Number>,
+}
+
+impl std::fmt::Display for ModelFigure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = |number: Option<Number>| number.map_or("–".to_owned(), |n| n.to_string());
+        write!(f, "{} of {}: ", self.name, self.path)?;
+        match (self.actual, self.expected) {
+            (None, None) => write!(f, "{}", text(self.value)),
+            (actual, expected) => write!(f, "{}, expected {}", text(actual), text(expected)),
+        }
+    }
 }
 
 /// The first call of a module that makes something else on the device than on the host, from

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::evidence::{BothRaised, FirstDivergence, Graphs};
+use crate::evidence::{BothRaised, FirstDivergence, Graphs, ModelFigure};
 use crate::inventory::Inventory;
 use crate::{Dtype, Form, Mode, SkipReason, Stage, Tolerance};
 
@@ -470,6 +470,9 @@ pub struct Observed {
     /// Names the weights and inputs of a model, where that was asked for.
     #[serde(default)]
     pub fingerprint: Option<String>,
+    /// What the outputs of a model mean; nothing where they were not compared with a reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_figures: Option<Vec<ModelFigure>>,
 }
 
 /// An overload that the device refused.

@@ -217,6 +217,7 @@ fn fill_evidence(
     evidence.substitutions.clone_from(&observed.substitutions);
     evidence.notes.clone_from(&observed.notes);
     evidence.repro.clone_from(&observed.repro);
+    evidence.model_figures = observed.model_figures.clone().unwrap_or_default();
     if let Some(failure) = &observed.failure {
         evidence.traceback = last_bytes(&failure.traceback, MAX_TRACEBACK_BYTES).to_owned();
         evidence.skip_reason = failure.skip_reason;

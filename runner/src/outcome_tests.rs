@@ -36,6 +36,7 @@ fn observed() -> Observed {
         poisoned: false,
         blockers: None,
         first_divergence: None,
+        model_figures: None,
     }
 }
 

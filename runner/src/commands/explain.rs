@@ -25,6 +25,8 @@ struct Explanation<'a> {
     message: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     first_divergence: Option<&'a protocol::evidence::FirstDivergence>,
+    /// What the outputs of a model mean.
+    model_figures: &'a [protocol::evidence::ModelFigure],
     /// Every output set that was compared.
     comparisons: &'a [Comparison],
     /// Of the first set that did not hold, from the tensors kept with the run; empty with `missing`.
@@ -52,6 +54,7 @@ pub(super) fn execute(args: &ExplainArgs) -> Result<Exit, Error> {
         outcome: attempt.outcome,
         message: &attempt.message,
         first_divergence: attempt.evidence.first_divergence.as_ref(),
+        model_figures: &attempt.evidence.model_figures,
         comparisons: &attempt.evidence.comparisons,
         to_pass: to_pass(attempt, failing, &details),
         details,
@@ -171,6 +174,7 @@ fn describe(explanation: &Explanation<'_>) -> String {
     for set in explanation.comparisons {
         lines.extend(describe_set(set));
     }
+    lines.extend(explanation.model_figures.iter().map(ToString::to_string));
     if let Some(why) = &explanation.missing {
         lines.push(format!("no elements to show: {why}"));
     }

@@ -368,6 +368,8 @@ fn detail(case: &CaseRecord<'_>, repro_command: &str) -> CaseDetail {
     let operator = evidence.first_divergence.as_ref().and_then(|found| found.operator.as_ref());
     let script = operator.map_or("", |operator| operator.repro_file.as_str());
     push("Script of that operator", &in_repros(script));
+    let meant: Vec<String> = evidence.model_figures.iter().map(ToString::to_string).collect();
+    push("What the outputs mean", &meant.join("; "));
     push("Signal", &evidence.signal.map(|signal| signal.to_string()).unwrap_or_default());
     push("Exit code", &evidence.exit_code.map(|code| code.to_string()).unwrap_or_default());
     push("Skipped because", evidence.skip_reason.map_or("", |reason| reason.as_str()));

@@ -240,6 +240,7 @@ fn facts(evidence: &Evidence) -> Vec<(&'static str, String)> {
     let operator = divergence.and_then(|found| found.operator.as_ref());
     let inputs = operator.map_or(String::new(), |operator| operator.inputs.join(", "));
     let divergence = divergence.map_or(String::new(), ToString::to_string);
+    let meant: Vec<String> = evidence.model_figures.iter().map(ToString::to_string).collect();
     let memory = evidence.peak_memory_bytes.map_or(String::new(), filters::say_bytes);
     let signal = evidence.signal.map_or(String::new(), |signal| signal.to_string());
     let exit_code = evidence.exit_code.map_or(String::new(), |code| code.to_string());
@@ -262,6 +263,7 @@ fn facts(evidence: &Evidence) -> Vec<(&'static str, String)> {
         ("Last operator", last),
         ("First goes wrong in", divergence),
         ("From inputs", inputs),
+        ("What the outputs mean", meant.join("; ")),
         ("Ended by signal", signal),
         ("Exit code", exit_code),
         ("Computed on the CPU", evidence.fallback_operators.join(", ")),

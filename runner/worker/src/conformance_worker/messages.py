@@ -352,6 +352,17 @@ class FirstDivergence:
 
 
 @dataclass(frozen=True)
+class ModelFigure:
+    """What one output of a model means, the device against the reference."""
+
+    name: str
+    path: str
+    value: float | None
+    actual: float | None
+    expected: float | None
+
+
+@dataclass(frozen=True)
 class ToCompare:
     """One output set to compare; both files are safetensors, see `tensors`."""
 
@@ -417,6 +428,7 @@ class Observed(Tagged):
     blockers: list[Blocker] | None = None
     first_divergence: FirstDivergence | None = field(default=None, metadata={"skip_none": True})
     fingerprint: str | None = None
+    model_figures: list[ModelFigure] | None = field(default=None, metadata={"skip_none": True})
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from conformance_worker import (
     divergence,
     fingerprint,
     graph_signature,
+    model_figures,
     models,
     operators,
     reference,
@@ -44,6 +45,8 @@ def observe(run: CaseRun, task: ModelTask) -> None:
     run.enter(Stage.BUILD)
     built = build(run, task.model)
     inputs = cast(built.make_inputs(task.model.batch, task.model.sequence), run)
+    if task.compare and task.model.size == "tiny" and not run.request.train:
+        run.observed.notes += model_figures.ask_for_hidden_states(built, inputs)
     run.observed.repro = repro.model_case(run.request, task.model, built, run.device)
     if run.request.find_divergence is not None:
         divergence.observe(run, built, inputs)
@@ -67,6 +70,11 @@ def observe(run: CaseRun, task: ModelTask) -> None:
     run.enter(Stage.TRANSFER)
     actual = run.fetch(leaves)
     demand_finite(actual[0], expected[0] if expected else None)
+    if expected is not None and task.compare:
+        trained = task.model.source == "package"
+        run.observed.model_figures = model_figures.of_outputs(
+            actual[0], expected[0], built, inputs, trained=trained
+        )
     if expected is not None:
         run.compare(
             actual,
