@@ -41,6 +41,7 @@ struct BlockersPage {
     shell: Shell,
     scope: Scope,
     planned: u64,
+    judged: u64,
     hindered: usize,
     operators: usize,
     steps: Vec<StepRow>,
@@ -75,6 +76,7 @@ async fn show(
     let mut page = BlockersPage {
         shell: Shell::new(Section::Models),
         planned: 0,
+        judged: 0,
         hindered: 0,
         operators: 0,
         steps: Vec::new(),
@@ -84,7 +86,8 @@ async fn show(
     let Some(run_id) = page.scope.run_ids.first().copied() else { return Ok(page) };
     let run = page.scope.run_key_of(Suite::Tier1).unwrap_or_default().to_owned();
     let counts = Counts::new(&read_runs::list_tallies(pool, &[run_id]).await?);
-    page.planned = counts.of(run_id, Suite::Tier1).planned();
+    let count = counts.of(run_id, Suite::Tier1);
+    (page.planned, page.judged) = (count.planned(), count.judged());
 
     let sorted = Sorted::new(read_blockers::list_stopped(pool, run_id).await?);
     page.hindered = sorted.hindered.len();

@@ -286,6 +286,7 @@ async fn what_to_fix_first_is_ranked_as_the_runner_ranks_it(pool: PgPool) {
         assert_eq!(rows[0][1], "aten::b", "it lets two run");
         let text = page.main_text();
         assert!(text.contains("4 of 7 planned cases"), "{text}");
+        assert!(text.contains("are all known: 2 operators."), "{text}");
         assert!(text.contains("is known: 1 in no step"), "{text}");
         assert!(text.contains("not by the backend: 1 in no step"), "{text}");
         let lead = world.page("/models?device=tpu-sim").await;
