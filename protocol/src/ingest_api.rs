@@ -101,6 +101,7 @@ pub mod put_inventory {
 
     /// What is stored.
     #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
     pub struct Response {
         /// SHA-256 of the inventory: builds with the same one share it.
         pub hash: String,

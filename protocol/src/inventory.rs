@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// Every overload of ATen, and those of the backend's own namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Inventory {
     /// The backend's own dispatch key: `PrivateUse1`, `CUDA`, `CPU`.
@@ -19,6 +20,7 @@ pub struct Inventory {
 
 /// One overload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Overload {
     /// `aten::add.Tensor`; an unnamed overload has no dot.

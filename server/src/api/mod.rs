@@ -13,6 +13,7 @@ pub mod etag;
 pub mod gates;
 pub mod health;
 pub mod ingest;
+pub mod inventories;
 pub mod metrics;
 mod paging;
 pub mod runs;
@@ -28,6 +29,7 @@ pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .merge(ingest::router())
         .merge(runs::router())
+        .merge(inventories::router())
         .merge(cases::router())
         .merge(compare::router())
         .merge(subjects::router())

@@ -19,6 +19,7 @@ pub mod baselines;
 pub mod cases;
 pub mod compare;
 pub mod gates;
+pub mod inventories;
 pub mod manifests;
 pub mod operators;
 pub mod read_blockers;

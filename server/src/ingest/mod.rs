@@ -7,6 +7,7 @@
 //! a run, by its runners or by silence; `waive` a person's leave.
 
 mod announce;
+mod inventory;
 mod judgement;
 mod results;
 mod seal;
@@ -14,6 +15,7 @@ mod sources;
 mod waive;
 
 pub use announce::{create_run, put_manifest};
+pub use inventory::put_inventory;
 pub use judgement::{judge_cases, judge_due_runs, judge_if_due};
 pub use results::post_results;
 pub use seal::{close_silent_runs, seal_run, void_run};

@@ -8,6 +8,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
 use protocol::Suite;
+use protocol::inventory::Overload;
 use serde::Deserialize;
 use sqlx::PgPool;
 
@@ -17,6 +18,7 @@ use super::rows::CaseRow;
 use super::scope::{self, Scope};
 use super::view::{self, Section, Shell};
 use crate::app::AppState;
+use crate::db::inventories;
 use crate::db::read_operators::{self, OperatorUser, OverloadCount};
 use crate::db::read_runs::{self, CaseFilter, CaseView};
 use crate::error::{Error, Result};
@@ -56,9 +58,20 @@ struct OperatorPage {
     users_href: String,
     models: Vec<UserRow>,
     entries: Vec<UserRow>,
+    inventory: Vec<InventoryRow>,
     failures: Vec<CaseRow>,
     failures_total: i64,
     all_href: String,
+}
+
+/// What the dispatcher of the build knows of an overload.
+#[derive(Debug)]
+struct InventoryRow {
+    overload: String,
+    class: &'static str,
+    kernels: String,
+    schema: String,
+    tags: String,
 }
 
 #[derive(Debug)]
@@ -99,10 +112,29 @@ async fn show(
     let pins = scope::Asked { device: asked.device.as_deref(), run: asked.run.as_deref() };
     let deciding: &[Suite] = if entry.is_some() { &[Suite::Operators] } else { Suite::ALL };
     let scope = scope::find(pool, pins, Suite::ALL, deciding, state.clock.now()).await?;
-    match entry {
-        Some(subject) => entry_page(pool, scope, name, &subject).await,
-        None => overload_page(pool, scope, name).await,
-    }
+    let page = match entry {
+        Some(subject) => entry_page(pool, scope, name, &subject).await?,
+        None => overload_page(pool, scope, name).await?,
+    };
+    let inventory = read_inventory(pool, &page).await?;
+    Ok(OperatorPage { inventory, ..page })
+}
+
+/// The overloads of the page in the inventory of the newest run that has one.
+async fn read_inventory(pool: &PgPool, page: &OperatorPage) -> Result<Vec<InventoryRow>> {
+    let mut names: Vec<String> = page.overloads.iter().map(|row| row.overload.clone()).collect();
+    names.push(page.name.clone());
+    let found = inventories::describe(pool, &page.scope.run_ids, &names).await?;
+    let Some(inventory) = found else { return Ok(Vec::new()) };
+    let key = inventory.dispatch_key.as_str();
+    let row = |overload: &Overload| InventoryRow {
+        overload: overload.name.clone(),
+        class: overload.class(key).as_str(),
+        kernels: overload.kernels.join(", "),
+        schema: overload.schema.clone(),
+        tags: overload.tags.join(", "),
+    };
+    Ok(inventory.overloads.iter().map(row).collect())
 }
 
 /// An entry: its own cases, the overloads they dispatch, the models that use its namesake.
@@ -239,6 +271,7 @@ impl OperatorPage {
             users_href: String::new(),
             models,
             entries,
+            inventory: Vec::new(),
             failures: Vec::new(),
             failures_total: 0,
             all_href: String::new(),

@@ -9,6 +9,8 @@ use askama_web::WebTemplate;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
+use protocol::coverage::{Definition, Usage};
+use protocol::inventory::Inventory;
 use protocol::{Dtype, Mode, Suite};
 use serde::Deserialize;
 
@@ -17,6 +19,7 @@ use super::operator;
 use super::scope::{self, Scope};
 use super::view::{self, Choice, Mark, Pager, Section, Shell};
 use crate::app::AppState;
+use crate::db::inventories;
 use crate::db::read_operators::{self, OverloadCount, SubjectCount};
 use crate::error::{Error, Result};
 use crate::extract::Query;
@@ -55,12 +58,39 @@ struct OperatorsPage {
     total: MatrixRow,
     entries: Vec<MatrixRow>,
     overloads: Vec<OverloadRow>,
+    coverage: Vec<CoverageRow>,
     family_choices: Vec<Choice>,
     show_choices: Vec<Choice>,
     sort_choices: Vec<Choice>,
     text: String,
     is_filtered: bool,
     pager: Pager,
+}
+
+/// One number, by a definition of `docs/coverage.md`.
+#[derive(Debug)]
+struct CoverageRow {
+    definition: &'static str,
+    counts: &'static str,
+    numerator: u64,
+    denominator: u64,
+    unit: &'static str,
+}
+
+impl CoverageRow {
+    fn all(inventory: &Inventory) -> Vec<Self> {
+        let numbers = Definition::ALL.iter().filter_map(|definition| {
+            let counted = definition.count(inventory, &Usage::default())?;
+            Some(Self {
+                definition: definition.as_str(),
+                counts: definition.describe(),
+                numerator: counted.numerator,
+                denominator: counted.denominator,
+                unit: counted.unit,
+            })
+        });
+        numbers.collect()
+    }
 }
 
 /// A column of a matrix.
@@ -214,7 +244,9 @@ async fn show(
         let counts =
             read_operators::count_overloads(pool, &scope.run_ids, &scope.suites, None, None)
                 .await?;
-        overloads_page(scope, &asked, counts)
+        let inventory = inventories::find(pool, &scope.run_ids).await?;
+        let coverage = inventory.as_ref().map(CoverageRow::all).unwrap_or_default();
+        Ok(OperatorsPage { coverage, ..overloads_page(scope, &asked, counts)? })
     } else {
         let counts = read_operators::count_by_subject(pool, &scope.run_ids, &scope.suites).await?;
         entries_page(scope, &asked, &counts)
@@ -268,6 +300,7 @@ fn empty_page(scope: Scope, asked: &Parameters, by_overload: bool) -> OperatorsP
         total: add_up("All", String::new(), &[], 0),
         entries: Vec::new(),
         overloads: Vec::new(),
+        coverage: Vec::new(),
         family_choices: Vec::new(),
         show_choices: choices(
             &[("", "all"), ("failing", "not all passing"), ("missing", "with missing cases")],

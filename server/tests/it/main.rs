@@ -18,6 +18,7 @@ mod gate;
 mod hostile;
 mod house;
 mod ingest;
+mod inventories;
 mod judgement;
 mod lost;
 mod migrations;

@@ -22,6 +22,7 @@ fn sample_rows(version: i64) -> &'static str {
         20_261_130_091_000 => include_str!("data/add_sources.sql"),
         20_261_130_102_000 => include_str!("data/add_retention.sql"),
         20_261_130_104_000 => include_str!("data/create_webhooks.sql"),
+        20_261_130_105_000 => include_str!("data/create_inventories.sql"),
         other => panic!("migration {other} has no sample rows: add server/tests/it/data/NAME.sql"),
     }
 }

@@ -123,8 +123,21 @@ async fn fill(world: &World) {
         .plans("c")
         .sent_as("j1", 1, 1);
     world.finish_run(&script).await;
+    let kept = world.put_json("/api/v1/runs/r1/inventory", &inventory()).await;
+    assert_eq!(kept.status, StatusCode::OK, "{}", kept.text);
     let made = world.post_json("/api/v1/waivers", &new_waiver()).await;
     assert_eq!(made.status, StatusCode::CREATED, "{}", made.text);
+}
+
+fn inventory() -> Value {
+    json!({
+        "dispatch_key": "PrivateUse1",
+        "overloads": [{
+            "name": "aten::add.Tensor", "schema": "(Tensor self, Tensor other) -> Tensor",
+            "tags": ["core"], "view": false, "structured_delegate": "aten::add.out",
+            "kernels": ["CPU", "PrivateUse1"], "added": ["PrivateUse1"],
+        }],
+    })
 }
 
 fn new_waiver() -> Value {
@@ -142,6 +155,7 @@ fn good_body(operation: &Operation) -> Value {
         "runs" => json!(run("r9").announcement()),
         "manifest" => json!(script.manifest()),
         "results" => json!(script.sent_as("j1", 1, 1).results()),
+        "inventory" => inventory(),
         "seal" => json!({"attempts": 0, "finished_at": super::harness::NOW}),
         "void" => json!({"reason": "the wrong wheel was installed"}),
         "waivers" => new_waiver(),
