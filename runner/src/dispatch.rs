@@ -325,7 +325,7 @@ impl Dispatcher {
         }
     }
 
-    fn finish_attempt(&mut self, assignment: Assignment, attempt: Attempt, earlier: Earlier) {
+    fn finish_attempt(&mut self, assignment: Assignment, attempt: Attempt, earlier: Box<Earlier>) {
         let retrying = self.wants_retry(&attempt);
         self.note_result(&attempt);
         let attempt = Arc::new(attempt);

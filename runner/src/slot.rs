@@ -85,7 +85,16 @@ pub struct Assignment {
     /// Whether it needs a process that has executed nothing yet.
     pub fresh: bool,
     /// What an earlier attempt found out about the operator to blame.
-    pub earlier: Option<Earlier>,
+    pub earlier: Option<Box<Earlier>>,
+}
+
+impl Assignment {
+    /// The earlier attempt, where it ended as this one did: what it found out still holds.
+    fn earlier_alike(&self, judged: &Judged) -> Option<&Earlier> {
+        self.earlier.as_deref().filter(|earlier| {
+            earlier.outcome == judged.outcome && earlier.error_class == judged.error_class
+        })
+    }
 }
 
 /// How an earlier attempt ended, the operator that a rerun named, and what else a model needs.
@@ -129,7 +138,7 @@ pub enum Report {
         /// The attempt.
         attempt: Box<Attempt>,
         /// For the next attempt of this case.
-        earlier: Earlier,
+        earlier: Box<Earlier>,
     },
     /// The case in flight was abandoned as asked; it has no attempt.
     Abandoned {
@@ -272,14 +281,14 @@ impl SlotRunner {
         }
         self.find_blockers(&assignment, &judged, &mut evidence).await;
         self.find_divergence(&assignment, &judged, &mut evidence).await;
-        let earlier = Earlier {
+        let earlier = Box::new(Earlier {
             outcome: judged.outcome,
             error_class: judged.error_class.clone(),
             last_operator: evidence.last_operator.clone(),
             blockers: evidence.blockers.clone(),
             first_divergence: evidence.first_divergence.clone(),
             predecessors,
-        };
+        });
         self.explain_order(&assignment, &judged, &mut evidence).await;
         let attempt = Box::new(Attempt {
             case: assignment.case.key.clone(),
@@ -348,10 +357,7 @@ impl SlotRunner {
         if of_compiling {
             return;
         }
-        let same_end = |earlier: &&Earlier| {
-            earlier.outcome == judged.outcome && earlier.error_class == judged.error_class
-        };
-        let known = assignment.earlier.as_ref().filter(same_end);
+        let known = assignment.earlier_alike(judged);
         let last_operator = match known {
             Some(earlier) => earlier.last_operator.clone(),
             None => self.rerun_with_breadcrumb(assignment, judged, evidence).await,

@@ -96,10 +96,13 @@ fn look(
 /// What would have to be true for the case to pass, one line each.
 fn to_pass(attempt: &Attempt, failing: Option<&Comparison>, details: &[Detail]) -> Vec<String> {
     let Some(failing) = failing else {
-        return match attempt.outcome {
-            protocol::Outcome::Pass => vec!["nothing: it passes".to_owned()],
-            outcome => vec![format!("it would have to end otherwise than by `{outcome}`")],
+        let outcome = attempt.outcome;
+        let text = if outcome == protocol::Outcome::Pass {
+            "nothing: it passes".to_owned()
+        } else {
+            format!("it would have to end otherwise than by `{outcome}`")
         };
+        return vec![text];
     };
     let mut lines = Vec::new();
     for tensor in failing.tensors.iter().filter(|tensor| !tensor.held) {

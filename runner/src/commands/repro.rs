@@ -86,7 +86,7 @@ pub(super) fn attempts_of(run_dir: &RunDir, word: &str) -> Result<Vec<Attempt>, 
 /// The Python that is asked for, else that of the run.
 fn python_of(run_dir: &RunDir, args: &ReproArgs) -> Result<PathBuf, Error> {
     let asked = args.python.python.clone().filter(|path| !path.as_os_str().is_empty());
-    Ok(asked.map_or_else(|| run_dir.plan().map(|plan| plan.settings.python), Ok)?)
+    asked.map_or_else(|| run_dir.plan().map(|plan| plan.settings.python), Ok)
 }
 
 /// Python that sets what the device needs before anything is imported.

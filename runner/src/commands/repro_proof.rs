@@ -125,10 +125,10 @@ impl Prover<'_> {
 
     /// Whether a script that ends so shows what the case showed.
     fn is_of_the_case(&self, kind: &str) -> bool {
-        match self.attempt.outcome {
-            Outcome::Mismatch | Outcome::Fallback => kind == "AssertionError",
-            _ => kind == self.attempt.error_class,
+        if matches!(self.attempt.outcome, Outcome::Mismatch | Outcome::Fallback) {
+            return kind == "AssertionError";
         }
+        kind == self.attempt.error_class
     }
 
     fn search(&self) -> Result<Found, Error> {

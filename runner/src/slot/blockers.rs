@@ -4,7 +4,7 @@ use protocol::evidence::Blocker;
 use protocol::worker_link::WorkerBlocker;
 use protocol::{Outcome, Suite};
 
-use super::{Assignment, Earlier, Purpose, SlotRunner};
+use super::{Assignment, Purpose, SlotRunner};
 use crate::outcome::{Ending, Judged, judge, outcome_of_kind};
 
 /// Most executions of one search for what a model is refused.
@@ -23,10 +23,7 @@ impl SlotRunner {
         if assignment.case.key.suite() != Suite::Tier1 || !may_have_blockers(judged.outcome) {
             return;
         }
-        let same_end = |earlier: &&Earlier| {
-            earlier.outcome == judged.outcome && earlier.error_class == judged.error_class
-        };
-        if let Some(earlier) = assignment.earlier.as_ref().filter(same_end) {
+        if let Some(earlier) = assignment.earlier_alike(judged) {
             evidence.blockers.clone_from(&earlier.blockers);
             return;
         }

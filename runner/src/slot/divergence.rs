@@ -4,7 +4,7 @@ use protocol::evidence::FirstDivergence;
 use protocol::worker_link::Task;
 use protocol::{Outcome, Tolerance};
 
-use super::{Assignment, Earlier, Purpose, SlotRunner};
+use super::{Assignment, Purpose, SlotRunner};
 use crate::compare::{ToleranceClass, ToleranceTable};
 use crate::outcome::{Ending, Judged};
 
@@ -26,10 +26,7 @@ impl SlotRunner {
         if judged.outcome != Outcome::Mismatch || !is_model || from_file {
             return;
         }
-        let same_end = |earlier: &&Earlier| {
-            earlier.outcome == judged.outcome && earlier.error_class == judged.error_class
-        };
-        if let Some(earlier) = assignment.earlier.as_ref().filter(same_end) {
+        if let Some(earlier) = assignment.earlier_alike(judged) {
             evidence.first_divergence.clone_from(&earlier.first_divergence);
             return;
         }

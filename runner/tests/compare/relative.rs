@@ -14,7 +14,7 @@ fn wide() -> Vec<f64> {
 
 /// The same with an error of this size, of either sign by turns.
 fn off_by(error: f64) -> Vec<f64> {
-    let sign = |at: usize| if at % 2 == 0 { 1.0 } else { -1.0 };
+    let sign = |at: usize| if at.is_multiple_of(2) { 1.0 } else { -1.0 };
     wide().iter().enumerate().map(|(at, value)| value + sign(at) * error).collect()
 }
 
