@@ -17,6 +17,7 @@ use super::{json, summary};
 use crate::args::colours;
 use crate::event::{Event, RunStarted};
 use crate::talk::say;
+use crate::worker::process;
 
 /// How often a log gets a line of progress.
 const LOG_INTERVAL: Duration = Duration::from_secs(15);
@@ -191,6 +192,11 @@ impl Console {
     pub(super) fn end(&mut self, collected: &Collected) -> Result<(), std::io::Error> {
         if let Some(progress) = &self.progress {
             progress.finish_and_clear();
+        }
+        if collected.worker_peak_bytes > 0 {
+            let own = process::peak_resident_bytes(std::process::id()).unwrap_or(0);
+            let (own, worker) = (own >> 20, collected.worker_peak_bytes >> 20);
+            self.say(&format!("memory: at most {own} MiB here and {worker} MiB in one worker"));
         }
         let text = match self.form {
             Form::Text => {

@@ -7,7 +7,6 @@ use protocol::{CaseKey, Outcome, Suite};
 use super::collected::{CaseRecord, Collected, Settled, rate_text};
 use super::text::{Colour, divergence_text, shorten};
 use crate::event::{Ending, RunStarted};
-use crate::worker::process;
 
 /// Lines per list; the reports have the rest.
 const SHOWN: usize = 10;
@@ -34,11 +33,6 @@ pub(super) fn text(collected: &Collected, colour: Colour) -> String {
         lines.add(&format!("note: {finding}"));
     }
     ending(collected, started, &mut lines);
-    if collected.worker_peak_bytes > 0 {
-        let own = process::peak_resident_bytes(std::process::id()).unwrap_or(0);
-        let (own, worker) = (own >> 20, collected.worker_peak_bytes >> 20);
-        lines.add(&format!("memory  at most {own} MiB here and {worker} MiB in one worker"));
-    }
     let report = started.run_dir.join("report.html");
     lines.add(&format!("run     {}", started.run_dir.display()));
     lines.add(&format!("report  {}", report.display()));

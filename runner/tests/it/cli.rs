@@ -298,7 +298,7 @@ fn bash_completes_commands_flags_and_words() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
-    assert_eq!(complete("runner re", 1), "resume rerun report repro\n");
+    assert_eq!(complete("runner re", 1), "resume rerun report record repro\n");
     assert_eq!(complete("runner rerun --sh", 2), "--shuffle\n");
     assert_eq!(complete("runner completions z", 2), "zsh\n");
 }

@@ -130,6 +130,9 @@ impl World {
                 .to_owned();
             text = text.replace(&free, "[N] GiB free");
         }
+        for line in text.clone().lines().filter(|line| line.starts_with("memory: at most")) {
+            text = text.replace(line, "memory: at most [N] MiB here and [N] MiB in one worker");
+        }
         text
     }
 
