@@ -120,6 +120,16 @@ def test_limits_of_the_host_are_limits_in_the_simulation_only(text: str) -> None
     assert real.kind is FailureKind.ERROR
 
 
+def test_a_graph_that_cannot_be_lowered_is_no_missing_operator_of_whatever_class() -> None:
+    """TorchTPU 0.2.0 gives this class to what bounded dynamism cannot broadcast."""
+    text = (
+        "Failed to lower FX graph with dynamic shapes to MLIR with error: add(): failed to compile"
+    )
+    failure = failures.failure_from(NotImplementedError(text), Stage.EXECUTE, tpu.TheDevice())
+    assert (failure.kind, failure.stage) == (FailureKind.ERROR, Stage.LOWER)
+    assert failure.operator is None
+
+
 def test_the_class_not_implemented_says_it_whatever_its_words() -> None:
     for text, operator in (
         ("grid_sampler_3d(): expected the interpolation mode", "aten::grid_sampler_3d"),

@@ -190,16 +190,17 @@ class TheDevice(Device):
         for pattern in (NOT_IMPLEMENTED, NOT_FOR_DTYPE, NOT_YET, NO_KERNEL):
             if match := pattern.search(text):
                 return Classified(FailureKind.UNSUPPORTED, operator=_overload(match["operator"]))
+        if OUT_OF_MEMORY.search(text):
+            stage = Stage.COMPILE if "CompileTimeHbmOom" in text else None
+            return Classified(FailureKind.OOM, stage=stage)
+        if NOT_LOWERED.search(text):
+            # Of whatever class: that a whole graph fails to be lowered names no missing operator.
+            return Classified(FailureKind.ERROR, stage=Stage.LOWER)
         if isinstance(error, NotImplementedError):
             # The class says it, whatever the words are.
             named = REFUSED_BY.search(text)
             operator = _overload(named["operator"]) if named else None
             return Classified(FailureKind.UNSUPPORTED, operator=operator)
-        if OUT_OF_MEMORY.search(text):
-            stage = Stage.COMPILE if "CompileTimeHbmOom" in text else None
-            return Classified(FailureKind.OOM, stage=stage)
-        if NOT_LOWERED.search(text):
-            return Classified(FailureKind.ERROR, stage=Stage.LOWER)
         return None
 
 
