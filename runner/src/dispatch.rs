@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use crate::Error;
 use crate::event::{AttemptFinished, CaseResult, Ending, Event, RunEnded, RunStarted};
 use crate::journal::{Journal, Record};
-use crate::outcome::{self, is_retryable};
+use crate::outcome::is_worth_another;
 use crate::plan::PlannedCase;
 use crate::report::Consumer;
 use crate::share::Shares;
@@ -249,9 +249,8 @@ impl Dispatcher {
         self.emit(Event::RunStarted(Arc::new(started)));
         for (attempt, retrying) in &done {
             self.note_result(attempt);
-            let attempt = Arc::clone(attempt);
-            let retrying = *retrying;
-            self.sink.show(&Event::AttemptFinished(AttemptFinished { attempt, retrying }));
+            let told = AttemptFinished { attempt: Arc::clone(attempt), retrying: *retrying };
+            self.sink.show(&Event::AttemptFinished(told));
         }
         // An earlier process may have ended between an execution and those that share it.
         for (at, (attempt, retrying)) in done.iter().enumerate() {
@@ -263,9 +262,9 @@ impl Dispatcher {
     /// Queues the case, or lets it wait for one that is executed for it too. One of which attempts
     /// were made already goes its own way.
     fn enqueue(&mut self, assignment: Assignment) {
-        let waits = assignment.attempt == 1;
-        let queued = if waits { self.shares.wait(assignment) } else { Some(assignment) };
-        if let Some(assignment) = queued {
+        let is_first = assignment.attempt == 1;
+        let open = if is_first { self.shares.wait(assignment) } else { Some(assignment) };
+        if let Some(assignment) = open {
             self.shares.executes(&assignment.case);
             self.queue.push_back(assignment);
         }
@@ -343,10 +342,7 @@ impl Dispatcher {
     }
 
     fn wants_retry(&self, attempt: &Attempt) -> bool {
-        // A golden does not appear by trying again.
-        let final_trouble = attempt.error_class.starts_with(outcome::NO_GOLDEN)
-            || attempt.error_class == outcome::STALE_GOLDEN;
-        is_retryable(attempt.outcome) && !final_trouble && attempt.attempt <= self.retries
+        is_worth_another(attempt) && attempt.attempt <= self.retries
     }
 
     fn note_result(&mut self, attempt: &Attempt) {

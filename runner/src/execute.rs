@@ -380,4 +380,13 @@ impl Exchange {
     pub fn breadcrumb(&self) -> PathBuf {
         self.folder.path().join("breadcrumb")
     }
+
+    /// The operator that a rerun left there: text, then zero bytes.
+    #[must_use]
+    pub fn last_entered(&self) -> Option<String> {
+        let bytes = std::fs::read(self.breadcrumb()).ok()?;
+        let text = bytes.split(|byte| *byte == 0).next()?;
+        let name = String::from_utf8_lossy(text).trim().to_owned();
+        (!name.is_empty()).then_some(name)
+    }
 }

@@ -4,15 +4,23 @@
 //! which compares outputs and sees processes end. Comparing itself is in [`crate::compare`];
 //! sweeps over sizes are judged in [`crate::sweep_outcome`].
 
+mod again;
+mod death;
+mod text;
+
 use protocol::evidence::SweepPoint;
-use protocol::ingest_api::MAX_MESSAGE_BYTES;
 use protocol::worker_link::{Failure, FailureKind, Observed};
 use protocol::{Comparison, Evidence, Mode, Outcome, SkipReason, Stage, Suite};
 
+pub use again::{
+    apply_crumb, is_retryable, is_worth_another, may_depend_on_order, wants_breadcrumb,
+};
+use death::judge_death;
+use text::last_bytes;
+pub use text::one_line;
+
 use crate::sweep_outcome;
-use crate::worker::breadcrumb::Crumb;
 use crate::worker::fork_server::Exit;
-use crate::worker::process::signal_name;
 
 /// How an attempt ended, as seen from outside the worker.
 #[derive(Debug, Clone, PartialEq)]
@@ -219,7 +227,7 @@ fn fill_evidence(
     evidence.repro.clone_from(&observed.repro);
     evidence.model_figures = observed.model_figures.clone().unwrap_or_default();
     if let Some(failure) = &observed.failure {
-        evidence.traceback = last_bytes(&failure.traceback, MAX_TRACEBACK_BYTES).to_owned();
+        evidence.traceback = last_bytes(&failure.traceback, text::MAX_TRACEBACK_BYTES).to_owned();
         evidence.skip_reason = failure.skip_reason;
     }
     if let Some(first) = observed.to_compare.first() {
@@ -386,176 +394,6 @@ fn judge_nothing_compared(
         let message = "the worker reported neither outputs nor a failure";
         Judged::bad(Outcome::Infra, Stage::Compare, "nothing-compared", message)
     })
-}
-
-/// Source files of XLA:CPU's own code generator. An abort there on `tpu-sim` is a limit of the
-/// simulating host: the same programs compile for a TPU.
-const HOST_ABORT_PLACES: &[&str] = &["computation_partitioner.cc"];
-
-fn judge_death(
-    asked: &Asked,
-    stage: Stage,
-    exit: Exit,
-    memory_killed: bool,
-    log_text: &str,
-) -> Judged {
-    let fatal = fatal_line(log_text);
-    match exit {
-        Exit { signal: Some(libc::SIGKILL), .. } if memory_killed => Judged::bad(
-            Outcome::Oom,
-            stage,
-            "SIGKILL",
-            "the kernel killed the worker for lack of host memory",
-        ),
-        Exit { signal: Some(libc::SIGKILL), .. } => Judged::bad(
-            Outcome::Infra,
-            stage,
-            "SIGKILL",
-            "the worker was killed from outside, without a sign of lacking memory",
-        ),
-        Exit { signal: Some(signal), .. } => {
-            let name = signal_name(signal);
-            let host_limit = asked.host_limited
-                && fatal.is_some_and(|line| HOST_ABORT_PLACES.iter().any(|p| line.contains(p)));
-            let outcome = if host_limit { Outcome::HostLimit } else { Outcome::Crash };
-            let message =
-                fatal.map_or_else(|| format!("the worker was ended by {name}"), str::to_owned);
-            Judged::bad(outcome, stage, &name, message)
-        }
-        Exit { exit_code: Some(code), .. } => {
-            let message = fatal.map_or_else(
-                || format!("the worker exited with code {code} in the middle of the case"),
-                str::to_owned,
-            );
-            Judged::bad(Outcome::Crash, stage, &format!("exit-{code}"), message)
-        }
-        Exit { exit_code: None, signal: None } => Judged::bad(
-            Outcome::Infra,
-            stage,
-            "worker-lost",
-            "the fork server ended, and the worker with it",
-        ),
-    }
-}
-
-/// The line in which a native library says why it aborts, from the source file on: what a log
-/// puts before it (time, process) differs each time.
-fn fatal_line(log_text: &str) -> Option<&str> {
-    let is_logged = |line: &str| {
-        let bytes = line.as_bytes();
-        bytes.first() == Some(&b'F')
-            && bytes.len() > 5
-            && bytes[1..5].iter().all(u8::is_ascii_digit)
-    };
-    let is_fatal = |line: &&str| {
-        is_logged(line) || line.contains("Check failed") || line.starts_with("terminate called")
-    };
-    let is_python = |line: &&str| line.starts_with("Fatal Python error");
-    let line = log_text.lines().find(is_fatal).or_else(|| log_text.lines().find(is_python))?;
-    let prefix_end = line.find("] ").and_then(|end| line[..end].rfind(' '));
-    Some(prefix_end.filter(|_| is_logged(line)).map_or(line, |end| &line[end + 1..]))
-}
-
-/// The first line, cut to what a message may hold.
-#[must_use]
-pub fn one_line(text: &str) -> String {
-    let line = text.trim().lines().next().unwrap_or_default().replace('\0', "\u{fffd}");
-    let mut end = line.len().min(MAX_MESSAGE_BYTES);
-    while !line.is_char_boundary(end) {
-        end -= 1;
-    }
-    line[..end].to_owned()
-}
-
-/// Longest traceback kept; the end is where the error is.
-const MAX_TRACEBACK_BYTES: usize = 32 * 1024;
-
-fn last_bytes(text: &str, most: usize) -> &str {
-    let mut begin = text.len().saturating_sub(most);
-    while !text.is_char_boundary(begin) {
-        begin += 1;
-    }
-    &text[begin..]
-}
-
-/// What the error classes of [`Ending::NoGolden`] begin with.
-pub const NO_GOLDEN: &str = "golden-";
-/// Error class of a worker that makes other weights or inputs than the golden was recorded with.
-pub const STALE_GOLDEN: &str = "StaleGoldenError";
-
-/// Whether another attempt, in a fresh process, can tell more.
-#[must_use]
-pub const fn is_retryable(outcome: Outcome) -> bool {
-    match outcome {
-        Outcome::Mismatch
-        | Outcome::Error
-        | Outcome::Fallback
-        | Outcome::Crash
-        | Outcome::Timeout
-        | Outcome::Oom
-        | Outcome::Infra => true,
-        Outcome::Pass | Outcome::Unsupported | Outcome::Skipped | Outcome::HostLimit => false,
-    }
-}
-
-/// Whether a case that ended so may have done it for what was executed before it. Memory and time
-/// run out by degrees, which no single case is to blame for.
-#[must_use]
-pub const fn may_depend_on_order(outcome: Outcome) -> bool {
-    match outcome {
-        Outcome::Mismatch | Outcome::Error | Outcome::Fallback | Outcome::Crash => true,
-        Outcome::Pass
-        | Outcome::Unsupported
-        | Outcome::Timeout
-        | Outcome::Oom
-        | Outcome::Skipped
-        | Outcome::Infra
-        | Outcome::HostLimit => false,
-    }
-}
-
-/// Whether an execution one operator at a time may name the operator to blame.
-#[must_use]
-pub const fn wants_breadcrumb(judged: &Judged) -> bool {
-    match judged.outcome {
-        Outcome::Crash | Outcome::Timeout | Outcome::Error => judged.operator.is_none(),
-        Outcome::Pass
-        | Outcome::Mismatch
-        | Outcome::Unsupported
-        | Outcome::Fallback
-        | Outcome::Oom
-        | Outcome::Skipped
-        | Outcome::Infra
-        | Outcome::HostLimit => false,
-    }
-}
-
-/// Names the operator that a worker was inside of when it ended, or that an exception left through.
-/// An error that names one knows better; what a killed worker was at is not to blame for it.
-pub fn apply_crumb(crumb: &Crumb, judged: &mut Judged, evidence: &mut Evidence) {
-    let (named, blamed) = match judged.outcome {
-        Outcome::Crash | Outcome::Timeout | Outcome::Oom | Outcome::Error => (true, true),
-        Outcome::Infra | Outcome::HostLimit => (true, false),
-        Outcome::Pass
-        | Outcome::Mismatch
-        | Outcome::Unsupported
-        | Outcome::Fallback
-        | Outcome::Skipped => (false, false),
-    };
-    if !named || evidence.last_operator.is_some() {
-        return;
-    }
-    if blamed && !crumb.left && judged.operator.is_none() {
-        judged.operator = Some(crumb.outermost.clone());
-    }
-    if crumb.innermost != crumb.outermost {
-        let (outermost, innermost) = (&crumb.outermost, &crumb.innermost);
-        evidence.notes.push(format!("inside of `{outermost}` it had got to `{innermost}`"));
-    }
-    evidence.last_operator = Some(protocol::evidence::LastOperator {
-        overload: crumb.outermost.clone(),
-        source: if crumb.left { "entered-last" } else { "breadcrumb" }.to_owned(),
-    });
 }
 
 #[cfg(test)]

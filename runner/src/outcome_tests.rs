@@ -1,10 +1,12 @@
 //! The table: every ending, and what it must be called.
 
 use protocol::evidence::{BothRaised, Figures, Graphs, TensorComparison};
+use protocol::ingest_api::MAX_MESSAGE_BYTES;
 use protocol::worker_link::{SweepObserved, ToCompare};
 use protocol::{Number, Tolerance};
 
 use super::*;
+use crate::worker::breadcrumb::Crumb;
 
 fn asked(suite: Suite, mode: Mode) -> Asked {
     Asked {
@@ -338,20 +340,14 @@ fn a_message_is_one_line_of_at_most_its_limit() {
 fn a_breadcrumb_blames_only_where_the_backend_may_have_done_it() {
     let (outermost, innermost) = ("aten::linear".to_owned(), "aten::mm".to_owned());
     let crumb = Crumb { outermost, innermost, left: false };
+    let blamed = [Outcome::Crash, Outcome::Timeout, Outcome::Oom, Outcome::Error];
     for outcome in Outcome::ALL {
         let mut judged = Judged::bad(*outcome, Stage::Execute, "c", "m");
         let mut evidence = Evidence::default();
         apply_crumb(&crumb, &mut judged, &mut evidence);
         let named = evidence.last_operator.is_some_and(|last| last.source == "breadcrumb");
-        let (wants_name, wants_blame) = match outcome {
-            Outcome::Crash | Outcome::Timeout | Outcome::Oom | Outcome::Error => (true, true),
-            Outcome::Infra | Outcome::HostLimit => (true, false),
-            Outcome::Pass
-            | Outcome::Mismatch
-            | Outcome::Unsupported
-            | Outcome::Fallback
-            | Outcome::Skipped => (false, false),
-        };
+        let wants_blame = blamed.contains(outcome);
+        let wants_name = wants_blame || [Outcome::Infra, Outcome::HostLimit].contains(outcome);
         assert_eq!((named, judged.operator.is_some()), (wants_name, wants_blame), "{outcome}");
     }
     let mut judged = Judged::bad(Outcome::Error, Stage::Execute, "c", "m");

@@ -8,29 +8,31 @@ mod blockers;
 mod divergence;
 mod goldens;
 pub(crate) mod kept;
+mod operator;
 mod order;
+mod request;
+mod worker;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use protocol::Outcome;
 use protocol::evidence::{Blocker, FirstDivergence, LastOperator};
 use protocol::ingest_api::Attempt;
-use protocol::worker_link::{Execute, Golden, Probed, Task};
-use protocol::{Direction, Mode, Outcome, Suite, Tolerance};
+use protocol::worker_link::{Golden, Probed, Task};
 use tokio::sync::{mpsc, watch};
 
+use self::request::Purpose;
+use self::worker::Current;
 use crate::backend::Backend;
 use crate::device::Slot;
 use crate::event::Event;
 use crate::execute::{Comparer, Deadlines, Exchange, Executed, Execution};
 use crate::golden::Goldens;
-use crate::outcome::{Asked, Ending, Judged, apply_crumb, is_retryable, judge, wants_breadcrumb};
+use crate::outcome::{Asked, Ending, Judged, apply_crumb, judge, wants_breadcrumb};
 use crate::plan::PlannedCase;
-use crate::worker::process;
-use crate::worker::worker::ProbeError;
-use crate::worker::{StartError, Worker};
+use crate::worker::Worker;
 
 /// Longest time of a rerun that only names the operator of a timeout.
 const BREADCRUMB_LIMIT: Duration = Duration::from_secs(60);
@@ -109,21 +111,6 @@ pub struct Earlier {
     predecessors: Vec<Arc<PlannedCase>>,
 }
 
-/// What a case is executed for.
-#[derive(Debug, Clone)]
-enum Purpose {
-    /// To decide it.
-    Decide,
-    /// To see whether it still fails after others.
-    Replay,
-    /// To learn in which operator it ends, one operator at a time.
-    NameOperator,
-    /// To learn which operators stand in its way, these among them.
-    FindBlockers(Vec<String>),
-    /// To learn where in a model the device first differs from the host by more than this.
-    FindDivergence(Tolerance),
-}
-
 /// What a slot tells the dispatcher.
 #[derive(Debug)]
 pub enum Report {
@@ -154,16 +141,6 @@ pub enum Report {
         /// Why, for people.
         reason: String,
     },
-}
-
-/// The worker that is on the slot at present.
-struct Current {
-    worker: Worker,
-    device_type: String,
-    executed: u32,
-    resident_at_start: u64,
-    /// What it has executed, in order, to name what may have poisoned it.
-    cases: Vec<Arc<PlannedCase>>,
 }
 
 /// A slot with its worker.
@@ -264,8 +241,7 @@ impl SlotRunner {
         }
         let usable = executed.worker_usable;
         let crumb = executed.crumb;
-        let mut predecessors = self.current.as_ref().map_or_else(Vec::new, |c| c.cases.clone());
-        predecessors.pop();
+        let predecessors = self.predecessors(judged.outcome);
         if let Some(note) = self.look_after_worker(&judged, usable).await {
             let before = predecessors.last().map_or_else(String::new, |case| {
                 format!("; the case before it was `{}`", case.key)
@@ -303,101 +279,6 @@ impl SlotRunner {
             evidence,
         });
         Report::Finished { slot: self.slot.number, assignment, attempt, earlier }
-    }
-
-    /// After a case: a worker that is gone or spoiled is dropped; after a bad outcome it must prove
-    /// that its device still works. Returns a note when it could not.
-    async fn look_after_worker(&mut self, judged: &Judged, usable: bool) -> Option<String> {
-        let current = self.current.as_mut()?;
-        if !usable || judged.outcome.spoils_the_worker() {
-            let reason = match judged.outcome {
-                Outcome::Crash | Outcome::Timeout | Outcome::Oom => {
-                    format!("{}: {}", judged.outcome, judged.error_class)
-                }
-                Outcome::Pass
-                | Outcome::Mismatch
-                | Outcome::Error
-                | Outcome::Unsupported
-                | Outcome::Fallback
-                | Outcome::Skipped
-                | Outcome::Infra
-                | Outcome::HostLimit => "its device can no longer be trusted".to_owned(),
-            };
-            self.drop_worker(&reason).await;
-            return None;
-        }
-        if is_retryable(judged.outcome)
-            && let Err(error) = current.worker.probe().await
-        {
-            self.drop_worker(&format!("it failed its probe after a bad case: {error}")).await;
-            return Some(format!("the device failed its probe after this case: {error}"));
-        }
-        let current = self.current.as_ref()?;
-        let resident = process::resident_bytes(current.worker.pid).unwrap_or(0);
-        let growth = resident.saturating_sub(current.resident_at_start);
-        if current.executed >= self.shared.recycle_after {
-            self.retire(&format!("recycled after {} cases", self.shared.recycle_after)).await;
-        } else if growth > self.shared.recycle_growth_bytes {
-            self.retire(&format!("recycled: its memory grew by {} MiB", growth >> 20)).await;
-        }
-        None
-    }
-
-    /// Executes the case once more, one operator at a time, to learn in which operator it ends
-    /// badly. The outcome stands whatever comes of it.
-    async fn name_operator(
-        &mut self,
-        assignment: &Assignment,
-        judged: &mut Judged,
-        evidence: &mut protocol::Evidence,
-    ) {
-        // An error of a sweep comes of compiling, which the rerun does not do.
-        let of_compiling =
-            judged.outcome == Outcome::Error && assignment.case.key.suite() == Suite::Dynamism;
-        if of_compiling {
-            return;
-        }
-        let known = assignment.earlier_alike(judged);
-        let last_operator = match known {
-            Some(earlier) => earlier.last_operator.clone(),
-            None => self.rerun_with_breadcrumb(assignment, judged, evidence).await,
-        };
-        if let Some(last_operator) = last_operator {
-            if let Some(first) = evidence.last_operator.take()
-                && first.overload != last_operator.overload
-            {
-                let how = if first.source == "breadcrumb" { "inside of" } else { "past" };
-                evidence.notes.push(format!("at its end it was {how} `{}`", first.overload));
-            }
-            judged.operator = Some(last_operator.overload.clone());
-            evidence.last_operator = Some(last_operator);
-        }
-    }
-
-    async fn rerun_with_breadcrumb(
-        &mut self,
-        assignment: &Assignment,
-        judged: &Judged,
-        evidence: &mut protocol::Evidence,
-    ) -> Option<LastOperator> {
-        self.retire("replaced: a rerun names the operator").await;
-        self.ensure_worker().await.ok()?;
-        let (executed, crumb) = self.execute(assignment, &Purpose::NameOperator).await?;
-        // One operator at a time is not compiled.
-        let asked = Asked { mode: Mode::Strict, ..self.asked(&assignment.case) };
-        let log_text = format!("{}\n{}", executed.log.head, executed.log.tail);
-        let (again, _) = judge(&asked, executed.ending.as_ref()?, &log_text);
-        let usable = executed.worker_usable && !again.outcome.spoils_the_worker();
-        self.drop_or_retire(usable, "a rerun that named the operator is over").await;
-        if again.outcome != judged.outcome {
-            let note =
-                format!("executed again one operator at a time, it ended as {}", again.outcome);
-            evidence.notes.push(note);
-            return None;
-        }
-        let inside = executed.crumb.map(|crumb| crumb.outermost);
-        let overload = again.operator.or(crumb).or(inside)?;
-        Some(LastOperator { overload, source: "rerun".to_owned() })
     }
 
     /// Executes on the current worker; `None` when no folder for tensors can be made.
@@ -451,53 +332,20 @@ impl SlotRunner {
             Purpose::Replay | Purpose::NameOperator | Purpose::FindBlockers(_) => None,
         };
         executed.notes.extend(note);
-        let crumb = with_breadcrumb.then(|| read_breadcrumb(&exchange.breadcrumb())).flatten();
+        let crumb = with_breadcrumb.then(|| exchange.last_entered()).flatten();
         Some((Executed { repro: exchange.repro(), ..executed }, crumb))
     }
 
-    /// Makes sure that a worker is there whose device has just been seen to work.
-    async fn ensure_worker(&mut self) -> Result<(), StartError> {
-        if self.current.is_some() {
-            return Ok(());
-        }
-        let environment: BTreeMap<_, _> = self.slot.environment.clone();
-        let (worker, probed) = self.shared.backend.proven_worker(environment).await?;
-        let event = Event::WorkerStarted { worker: worker.number, pid: worker.pid };
-        self.current = Some(Current::new(worker, &probed));
-        self.tell(Report::Event(event)).await;
-        Ok(())
-    }
-
-    async fn drop_or_retire(&mut self, usable: bool, reason: &str) {
-        if usable {
-            self.retire(reason).await;
-        } else {
-            self.drop_worker(reason).await;
-        }
-    }
-
-    /// Lets the worker leave in order; how it left is a finding of the run when it went wrong.
-    async fn retire(&mut self, reason: &str) {
-        let Some(current) = self.current.take() else { return };
-        let number = current.worker.number;
-        let peak_bytes = current.peak_bytes();
-        let problem = current.worker.leave().await;
-        let event = Event::WorkerEnded { worker: number, reason: reason.to_owned(), peak_bytes };
-        self.tell(Report::Event(event)).await;
-        if let Some(problem) = problem {
-            let text = format!("teardown-crash: worker {number} {problem} after its last result");
-            self.tell(Report::Event(Event::Finding { text })).await;
-        }
-    }
-
-    /// Ends the worker, which may have ended already.
-    async fn drop_worker(&mut self, reason: &str) {
-        let Some(mut current) = self.current.take() else { return };
-        let peak_bytes = current.peak_bytes();
-        current.worker.kill(false).await;
-        let (worker, reason) = (current.worker.number, reason.to_owned());
-        let event = Event::WorkerEnded { worker, reason, peak_bytes };
-        self.tell(Report::Event(event)).await;
+    /// Executes the case once more in a process of its own, for something else than to decide it;
+    /// nothing where that could not be done. The worker is still there.
+    async fn execute_apart(
+        &mut self,
+        assignment: &Assignment,
+        purpose: &Purpose,
+    ) -> Option<(Executed, Option<String>)> {
+        self.retire("replaced: a case is executed again, to learn more of it").await;
+        self.ensure_worker().await.ok()?;
+        self.execute(assignment, purpose).await
     }
 
     fn asked(&self, case: &PlannedCase) -> Asked {
@@ -519,73 +367,5 @@ impl SlotRunner {
     async fn tell(&self, report: Report) {
         // Without a dispatcher there is nobody left to tell.
         let _ = self.reports.send(report).await;
-    }
-}
-
-impl Current {
-    fn peak_bytes(&self) -> u64 {
-        process::peak_resident_bytes(self.worker.pid).unwrap_or(0)
-    }
-
-    fn new(worker: Worker, probed: &Probed) -> Self {
-        let device_type = probed.device.split(':').next().unwrap_or_default().to_owned();
-        let resident_at_start = process::resident_bytes(worker.pid).unwrap_or(0);
-        Self { worker, device_type, executed: 0, resident_at_start, cases: Vec::new() }
-    }
-}
-
-impl Shared {
-    fn request(&self, case: &PlannedCase, exchange: &Exchange, purpose: &Purpose) -> Execute {
-        let variant = case.key.variant();
-        let decides = matches!(purpose, Purpose::Decide | Purpose::Replay);
-        let breadcrumb = (!decides).then(|| exchange.breadcrumb().display().to_string());
-        Execute {
-            case: case.key.to_string(),
-            task: case.task.clone(),
-            dtype: variant.dtype,
-            mode: variant.mode,
-            train: variant.direction == Direction::Train,
-            layout: variant.layout.unwrap_or_default(),
-            seed: self.seed,
-            exchange: exchange.path(),
-            breadcrumb,
-            // A sweep is long, and its operators are those of the model's other cases.
-            record_operators: decides && case.key.suite() != Suite::Dynamism,
-            continue_past: match purpose {
-                Purpose::FindBlockers(known) => Some(known.clone()),
-                Purpose::Decide
-                | Purpose::Replay
-                | Purpose::NameOperator
-                | Purpose::FindDivergence(_) => None,
-            },
-            find_divergence: match purpose {
-                Purpose::FindDivergence(tolerance) => Some(*tolerance),
-                Purpose::Decide
-                | Purpose::Replay
-                | Purpose::NameOperator
-                | Purpose::FindBlockers(_) => None,
-            },
-            record: false,
-            golden: None,
-        }
-    }
-}
-
-/// The overload's name in a breadcrumb file: text, then zero bytes.
-fn read_breadcrumb(path: &std::path::Path) -> Option<String> {
-    let bytes = std::fs::read(path).ok()?;
-    let text = bytes.split(|byte| *byte == 0).next()?;
-    let name = String::from_utf8_lossy(text).trim().to_owned();
-    (!name.is_empty()).then_some(name)
-}
-
-impl From<ProbeError> for StartError {
-    fn from(error: ProbeError) -> Self {
-        match error {
-            ProbeError::Failed { message, hint, absent } => {
-                Self { message, hint, may_pass: !absent }
-            }
-            ProbeError::Died(message) => Self { message, hint: String::new(), may_pass: true },
-        }
     }
 }

@@ -17,7 +17,7 @@ use crate::args::Reads;
 use crate::clock::Clock;
 use crate::db::runs::{self, Run, RunFilter};
 use crate::db::tokens::{self, Caller, Scope};
-use crate::db::{Db, transfer};
+use crate::db::{Db, sources, transfer};
 use crate::error::Error;
 use crate::gates::Gates;
 use crate::ingest;
@@ -123,7 +123,7 @@ async fn export_run(
     let hash = hex::encode(Sha256::digest(put_manifest::Request::hash_text(&cases)));
     write(out, &Line::Manifest(put_manifest::Request { hash, cases })).await?;
     let mut attempts = 0;
-    for source in transfer::list_sources(db.pool(), run.id).await? {
+    for source in sources::list(db.pool(), run.id).await? {
         let sent = source.part.map(|(shard, shards)| Source {
             journal: source.journal.clone(),
             shard,

@@ -36,17 +36,12 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-const MAGIC: &[u8; 8] = b"CRUMBS2\n";
-const HEADER_BYTES: usize = 64;
-/// Threads that are recorded at one time; more go unseen.
-const THREADS: usize = 32;
-const RECORD_BYTES: usize = 2048;
-const NAMES_OFFSET: usize = 64;
-/// Operators whose names are kept per thread; deeper ones are only counted.
-const LEVELS: usize = 13;
-/// Longest name kept, its NUL included.
-const NAME_BYTES: usize = 128;
-const FILE_BYTES: usize = HEADER_BYTES + THREADS * RECORD_BYTES;
+mod layout;
+
+use layout::{
+    FILE_BYTES, HEADER_BYTES, LEVELS, MAGIC, NAME_BYTES, NAMES_OFFSET, RECORD_BYTES, THREADS,
+};
+
 /// Where the names stand that an exception left through: innermost, outermost.
 const RAISED: usize = LEVELS;
 

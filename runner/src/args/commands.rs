@@ -165,26 +165,18 @@ pub struct GateArgs {
     pub token: ServerArgs,
 }
 
-/// Settings of `explain`.
+/// A case of a kept run.
 #[derive(Debug, Args)]
-pub struct ExplainArgs {
+pub struct CaseArgs {
     /// Key of the run, or `latest`; left out, it is the latest.
     #[arg(value_name = "RUN")]
     pub run_or_case: String,
     /// Case key, or a part of it that only one case has.
     #[arg(value_name = "CASE")]
     pub case: Option<String>,
-    /// Most elements to show of each tensor.
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    pub worst: usize,
-    /// Print a JSON object.
-    #[arg(long)]
-    pub json: bool,
-    #[command(flatten)]
-    pub runs: RunsDirArgs,
 }
 
-impl ExplainArgs {
+impl CaseArgs {
     /// The run: the first of two words, else the latest.
     #[must_use]
     pub fn run(&self) -> &str {
@@ -198,15 +190,26 @@ impl ExplainArgs {
     }
 }
 
+/// Settings of `explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    #[command(flatten)]
+    pub of: CaseArgs,
+    /// Most elements to show of each tensor.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub worst: usize,
+    /// Print a JSON object.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub runs: RunsDirArgs,
+}
+
 /// Settings of `repro`.
 #[derive(Debug, Args)]
 pub struct ReproArgs {
-    /// Key of the run, or `latest`; left out, it is the latest.
-    #[arg(value_name = "RUN")]
-    pub run_or_case: String,
-    /// Case key, or a part of it that only one case has.
-    #[arg(value_name = "CASE")]
-    pub case: Option<String>,
+    #[command(flatten)]
+    pub of: CaseArgs,
     /// Print the script that was kept with the run: nothing is made smaller, nothing is executed.
     #[arg(long)]
     pub kept: bool,
@@ -223,20 +226,6 @@ pub struct ReproArgs {
     /// Print a JSON object with the script in it.
     #[arg(long)]
     pub json: bool,
-}
-
-impl ReproArgs {
-    /// The run: the first of two words, else the latest.
-    #[must_use]
-    pub fn run(&self) -> &str {
-        if self.case.is_some() { &self.run_or_case } else { "latest" }
-    }
-
-    /// The case: the last word.
-    #[must_use]
-    pub fn case(&self) -> &str {
-        self.case.as_deref().unwrap_or(&self.run_or_case)
-    }
 }
 
 /// Settings of `completions`.

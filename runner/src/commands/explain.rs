@@ -39,8 +39,8 @@ struct Explanation<'a> {
 }
 
 pub(super) fn execute(args: &ExplainArgs) -> Result<Exit, Error> {
-    let run_dir = RunDir::find(&args.runs.directory(), args.run())?;
-    let attempts = attempts_of(&run_dir, args.case())?;
+    let run_dir = RunDir::find(&args.runs.directory(), args.of.run())?;
+    let attempts = attempts_of(&run_dir, args.of.case())?;
     let attempt = telling(&attempts);
     let failing = attempt.evidence.comparisons.iter().find(|comparison| !comparison.held);
     let (details, missing) = match failing.map(|set| look(&run_dir, attempt, set, args.worst)) {

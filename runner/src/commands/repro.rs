@@ -16,8 +16,8 @@ use crate::run_dir::RunDir;
 use crate::worker_package::unpack_sim_wrapper;
 
 pub(super) fn execute(args: &ReproArgs) -> Result<Exit, Error> {
-    let run_dir = RunDir::find(&args.runs.directory(), args.run())?;
-    let chosen = attempts_of(&run_dir, args.case())?;
+    let run_dir = RunDir::find(&args.runs.directory(), args.of.run())?;
+    let chosen = attempts_of(&run_dir, args.of.case())?;
     let first = &chosen[0];
     let Some(attempt) = chosen.iter().find(|attempt| !attempt.evidence.repro.is_empty()) else {
         return Err(Error::Usage {

@@ -33,14 +33,10 @@ impl SlotRunner {
             let message = judged.message.clone();
             found.push(Blocker { overload, outcome: Outcome::Crash, message });
         }
-        self.retire("replaced: a further execution looks for what else is refused").await;
         // Every execution but the last goes past one more operator that ends the process.
         for _ in 0..MOST_CRASHES_GONE_PAST {
             let known = found.iter().map(|blocker| blocker.overload.clone()).collect();
-            if self.ensure_worker().await.is_err() {
-                return;
-            }
-            let executed = self.execute(assignment, &Purpose::FindBlockers(known)).await;
+            let executed = self.execute_apart(assignment, &Purpose::FindBlockers(known)).await;
             let Some((executed, crumb)) = executed else { return };
             let usable = executed.worker_usable;
             self.drop_or_retire(usable, "the search for what else is refused is over").await;

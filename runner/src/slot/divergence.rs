@@ -7,9 +7,7 @@ use protocol::{Outcome, Tolerance};
 use super::{Assignment, Purpose, SlotRunner};
 use crate::compare::{ToleranceClass, ToleranceTable};
 use crate::outcome::{Ending, Judged};
-
-/// Layout of a case whose weights come from a file; the search would build others.
-const CHECKPOINT: &str = "checkpoint";
+use crate::plan::CHECKPOINT;
 
 impl SlotRunner {
     /// Executes a model whose values are wrong once more, beside the host, to find the first module
@@ -22,6 +20,7 @@ impl SlotRunner {
     ) {
         let case = &assignment.case;
         let is_model = matches!(case.task, Task::Model { .. });
+        // The search would build other weights.
         let from_file = case.key.variant().layout.as_deref() == Some(CHECKPOINT);
         if judged.outcome != Outcome::Mismatch || !is_model || from_file {
             return;
@@ -38,7 +37,12 @@ impl SlotRunner {
         match self.executed_beside_the_host(assignment, tolerance).await {
             Ok((found, notes)) => {
                 evidence.first_divergence = found;
-                evidence.notes.extend(notes);
+                for note in notes {
+                    // The others are of building and of the device, and stand there already.
+                    if !evidence.notes.contains(&note) {
+                        evidence.notes.push(note);
+                    }
+                }
             }
             Err(why) => {
                 evidence.notes.push(format!("where it goes wrong was not found: {why}"));
@@ -51,19 +55,16 @@ impl SlotRunner {
         assignment: &Assignment,
         tolerance: Tolerance,
     ) -> Result<(Option<FirstDivergence>, Vec<String>), String> {
-        self.retire("replaced: a further execution looks for where it goes wrong").await;
-        self.ensure_worker().await.map_err(|error| error.to_string())?;
-        let executed = self.execute(assignment, &Purpose::FindDivergence(tolerance)).await;
+        let executed = self.execute_apart(assignment, &Purpose::FindDivergence(tolerance)).await;
         let Some((executed, _)) = executed else {
-            return Err("no folder for tensors can be made".to_owned());
+            return Err("no worker or no folder for tensors could be made".to_owned());
         };
         let usable = executed.worker_usable;
         self.drop_or_retire(usable, "the search for where it goes wrong is over").await;
         match executed.ending {
             Some(Ending::Observed { observed, .. }) => match observed.failure {
                 None => {
-                    let mut notes = search_notes(observed.notes);
-                    notes.extend(executed.notes);
+                    let notes = observed.notes.into_iter().chain(executed.notes).collect();
                     Ok((observed.first_divergence, notes))
                 }
                 Some(failure) => Err(format!("{}: {}", failure.error_class, failure.message)),
@@ -76,12 +77,4 @@ impl SlotRunner {
             | None => Err("the search did not end".to_owned()),
         }
     }
-}
-
-/// Those notes of an execution that are about the search; the others stand in the case already.
-fn search_notes(notes: Vec<String>) -> Vec<String> {
-    let of_search = |note: &String| {
-        note.starts_with("where it goes wrong") || note.starts_with("the operators of")
-    };
-    notes.into_iter().filter(of_search).collect()
 }

@@ -5,19 +5,15 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use layout::{FILE_BYTES, HEADER_BYTES, LEVELS, MAGIC, NAME_BYTES, NAMES_OFFSET, RECORD_BYTES};
+
+#[path = "../../breadcrumb/src/layout.rs"]
+mod layout;
+
 /// Variable that names the library to a fork server and its workers.
 pub const LIBRARY_VARIABLE: &str = "CONFORMANCE_BREADCRUMB_LIBRARY";
 /// Variable that names its file to one worker.
 pub const FILE_VARIABLE: &str = "CONFORMANCE_BREADCRUMB_FILE";
-
-const MAGIC: &[u8; 8] = b"CRUMBS2\n";
-const HEADER_BYTES: usize = 64;
-const THREADS: usize = 32;
-const RECORD_BYTES: usize = 2048;
-const NAMES_OFFSET: usize = 64;
-const LEVELS: usize = 13;
-const NAME_BYTES: usize = 128;
-const FILE_BYTES: usize = HEADER_BYTES + THREADS * RECORD_BYTES;
 
 /// The file of one worker; goes away with it.
 #[derive(Debug)]

@@ -173,10 +173,10 @@ fn what_a_killed_runner_and_its_killed_fork_server_left_is_ended_by_the_next_run
     child.wait().unwrap();
     kill(Pid::from_raw(fork_server.try_into().unwrap()), Signal::SIGKILL).unwrap();
     wait_for("the fork server to end", || !is_running(fork_server));
-    assert!(is_running(hidden), "nobody has looked after it yet");
+    // The next runner of the machine ends it, which may be one of the tests beside this one: who
+    // did is therefore not asked.
     let ended = world.run(&["resume", "r"]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
-    assert!(ended.stderr.contains("that a runner left which was killed"), "{}", ended.stderr);
     wait_for("its end", || !is_running(hidden));
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
-from conformance_worker import devices, messages
+from conformance_worker import codec, devices, messages
 from conformance_worker import execute as execution
 from conformance_worker.case import CaseRun
 from conformance_worker.devices.base import Device
@@ -21,10 +21,10 @@ def run_case(
 ) -> tuple[messages.Observed, list[str], CaseRun]:
     """The observation, the stages entered, and the run for a recording afterwards."""
     chosen = devices.find(device) if isinstance(device, str) else device
-    sent: list[messages.Tagged] = []
+    sent: list[codec.Tagged] = []
     run = execution.begin(execute(folder, task, **changes), chosen, sent.append)
     # What was observed must survive the wire.
-    observed = messages.decode(messages.FromWorker, messages.encode(run.observed))
+    observed = codec.decode(messages.FromWorker, codec.encode(run.observed))
     stages = [message.stage.value for message in sent if isinstance(message, messages.Entered)]
     return observed, stages, run
 

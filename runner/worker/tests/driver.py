@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from conformance_worker import messages
+from conformance_worker import codec, messages
 from conformance_worker.link import Link
 from conformance_worker.words import Dtype, Mode, Stage
 
@@ -43,7 +43,7 @@ class WorkerHandle:
         self.link = link
         self.log = log
 
-    def ask(self, request: messages.Tagged) -> tuple[Any, list[Stage]]:
+    def ask(self, request: codec.Tagged) -> tuple[Any, list[Stage]]:
         """Sends a request; gives the answer and the stages entered before it."""
         self.link.send(request)
         stages: list[Stage] = []

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from conformance_worker import link, messages
+from conformance_worker import codec, link, messages
 
 
 def test_frames_come_out_whole_however_the_bytes_arrive() -> None:
@@ -17,7 +17,7 @@ def test_frames_come_out_whole_however_the_bytes_arrive() -> None:
         for start in range(0, len(data), size):
             decoder.feed(data[start : start + size])
             while (body := decoder.next_body()) is not None:
-                bodies.append(messages.decode(messages.ToWorker, body))
+                bodies.append(codec.decode(messages.ToWorker, body))
         assert bodies == [messages.Probe(), messages.Stop()]
 
 

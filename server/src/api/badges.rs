@@ -20,9 +20,6 @@ use crate::judge::completeness::{Completeness, RunState};
 use crate::judge::gate::{Answer, LATEST, Reason};
 use crate::judge::rates;
 
-/// Age from which on a run's figure is no news.
-const STALE_HOURS: i64 = 48;
-
 /// The endpoints.
 pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(gate)).routes(routes!(suite))
@@ -124,7 +121,7 @@ async fn suite(
         text.push_str(", incomplete");
         tone = if tone == Tone::Good { Tone::Unknown } else { tone };
     }
-    if state.clock.now() - run.started_at > chrono::Duration::hours(STALE_HOURS) {
+    if state.clock.now() - run.started_at > chrono::Duration::hours(rates::STALE_AFTER_HOURS) {
         text = format!("stale since {}", run.started_at.format("%F"));
         tone = Tone::Stale;
     }

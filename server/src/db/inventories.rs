@@ -77,21 +77,7 @@ pub async fn give(
 
 /// The inventory of the newest of these runs that has one.
 pub async fn find(db: impl PgExecutor<'_>, run_ids: &[i64]) -> sqlx::Result<Option<Inventory>> {
-    let rows = sqlx::query!(
-        r#"SELECT i.dispatch_key, o.about AS "about: Json<Overload>"
-           FROM run_inventories r
-           JOIN inventories i ON i.id = r.inventory_id
-           JOIN inventory_overloads o ON o.inventory_id = i.id
-           WHERE r.run_id = (SELECT max(run_id) FROM run_inventories WHERE run_id = ANY($1))
-           ORDER BY o.name COLLATE "C""#,
-        run_ids
-    )
-    .fetch_all(db)
-    .await?;
-    let Some(first) = rows.first() else { return Ok(None) };
-    let dispatch_key = first.dispatch_key.clone();
-    let overloads = rows.into_iter().map(|row| row.about.0).collect();
-    Ok(Some(Inventory { dispatch_key, overloads }))
+    select(db, run_ids, None).await
 }
 
 /// The same, of these overloads, and all overloads of these operators, only.
@@ -100,13 +86,21 @@ pub async fn describe(
     run_ids: &[i64],
     names: &[String],
 ) -> sqlx::Result<Option<Inventory>> {
+    select(db, run_ids, Some(names)).await
+}
+
+async fn select(
+    db: impl PgExecutor<'_>,
+    run_ids: &[i64],
+    names: Option<&[String]>,
+) -> sqlx::Result<Option<Inventory>> {
     let rows = sqlx::query!(
         r#"SELECT i.dispatch_key, o.about AS "about: Json<Overload>"
            FROM run_inventories r
            JOIN inventories i ON i.id = r.inventory_id
            JOIN inventory_overloads o ON o.inventory_id = i.id
            WHERE r.run_id = (SELECT max(run_id) FROM run_inventories WHERE run_id = ANY($1))
-             AND (o.name = ANY($2) OR o.operator = ANY($2))
+             AND ($2::text[] IS NULL OR o.name = ANY($2) OR o.operator = ANY($2))
            ORDER BY o.name COLLATE "C""#,
         run_ids,
         names

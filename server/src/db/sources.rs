@@ -18,6 +18,8 @@ pub struct SourceRow {
     pub part: Option<(u32, u32)>,
     /// Its attempts that are stored.
     pub received: u64,
+    /// When its last case ended by its own clock, if it has sealed.
+    pub finished_at: Option<DateTime<Utc>>,
     /// When it said that it has nothing more to send.
     pub sealed_at: Option<DateTime<Utc>>,
 }
@@ -25,7 +27,7 @@ pub struct SourceRow {
 /// Every source of the run, in the order in which they came.
 pub async fn list(db: impl PgExecutor<'_>, run_id: i64) -> sqlx::Result<Vec<SourceRow>> {
     let rows = sqlx::query!(
-        "SELECT number, journal, shard, shards, received, sealed_at
+        "SELECT number, journal, shard, shards, received, finished_at, sealed_at
          FROM run_sources WHERE run_id = $1 ORDER BY number",
         run_id
     )
@@ -39,6 +41,7 @@ pub async fn list(db: impl PgExecutor<'_>, run_id: i64) -> sqlx::Result<Vec<Sour
             journal: row.journal,
             part: whole(row.shard).zip(whole(row.shards)),
             received: count(row.received),
+            finished_at: row.finished_at,
             sealed_at: row.sealed_at,
         })
         .collect())

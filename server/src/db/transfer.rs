@@ -24,40 +24,6 @@ pub async fn is_evidence_dropped(db: impl PgExecutor<'_>, run_id: i64) -> sqlx::
     .await
 }
 
-/// A source of a run.
-#[derive(Debug)]
-pub struct SourceRow {
-    /// Ours.
-    pub number: i16,
-    /// Random name of its journal.
-    pub journal: String,
-    /// Shard it holds and how many there are.
-    pub part: Option<(u32, u32)>,
-    /// When its last case ended, if it has sealed.
-    pub finished_at: Option<DateTime<Utc>>,
-}
-
-/// Sources of a run, in the order in which they came.
-pub async fn list_sources(db: impl PgExecutor<'_>, run_id: i64) -> sqlx::Result<Vec<SourceRow>> {
-    let rows = sqlx::query!(
-        "SELECT number, journal, shard, shards, finished_at FROM run_sources
-         WHERE run_id = $1 ORDER BY number",
-        run_id
-    )
-    .fetch_all(db)
-    .await?;
-    let whole = |number: Option<i32>| number.and_then(|number| u32::try_from(number).ok());
-    Ok(rows
-        .into_iter()
-        .map(|row| SourceRow {
-            number: row.number,
-            journal: row.journal,
-            part: whole(row.shard).zip(whole(row.shards)),
-            finished_at: row.finished_at,
-        })
-        .collect())
-}
-
 /// One attempt as it was sent.
 #[derive(Debug)]
 pub struct AttemptRow {

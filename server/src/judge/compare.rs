@@ -92,27 +92,39 @@ pub const fn is_learnt(verdict: Verdict) -> bool {
 mod tests {
     use super::*;
 
+    const PASSED: [Verdict; 3] = [Verdict::Passed, Verdict::Fixed, Verdict::UnexpectedPass];
+    const FAILED: [Verdict; 4] =
+        [Verdict::Failed, Verdict::Regressed, Verdict::Flaky, Verdict::Waived];
+    const NOTHING: [Verdict; 3] = [Verdict::Skipped, Verdict::Inconclusive, Verdict::Missing];
+
     #[test]
     fn every_pair_of_verdicts() {
-        for before in Verdict::ALL {
-            assert_eq!(categorise(Some(*before), None, false), Some(Category::Gone));
-            assert_eq!(categorise(None, Some(*before), false), Some(Category::New));
-            for now in Verdict::ALL {
-                let category = categorise(Some(*before), Some(*now), true).unwrap();
-                let expected = match (said(*before), said(*now)) {
-                    (Said::Passed, Said::Failed) => Category::Regressed,
-                    (Said::Failed, Said::Passed) => Category::Fixed,
-                    (Said::Failed, Said::Failed) => Category::StillFailing,
-                    (Said::Passed, Said::Passed) => Category::StillPassing,
-                    (Said::Nothing, Said::Nothing) => Category::NothingLearnt,
-                    (Said::Nothing, _) => Category::NewlyLearnt,
-                    (_, Said::Nothing) => Category::NoLongerLearnt,
-                };
-                assert_eq!(category, expected, "{before} {now}");
-                let other = categorise(Some(*before), Some(*now), false).unwrap();
-                assert_eq!(other == category, category != Category::StillFailing);
+        use Category as C;
+        let rows: [(&[Verdict], [Category; 3]); 3] = [
+            (&PASSED, [C::StillPassing, C::Regressed, C::NoLongerLearnt]),
+            (&FAILED, [C::Fixed, C::StillFailing, C::NoLongerLearnt]),
+            (&NOTHING, [C::NewlyLearnt, C::NewlyLearnt, C::NothingLearnt]),
+        ];
+        let mut pairs = 0;
+        for (befores, categories) in rows {
+            let columns: [&[Verdict]; 3] = [&PASSED, &FAILED, &NOTHING];
+            for (nows, category) in columns.into_iter().zip(categories) {
+                for (before, now) in befores.iter().flat_map(|b| nows.iter().map(move |n| (b, n))) {
+                    let alike = categorise(Some(*before), Some(*now), true);
+                    assert_eq!(alike, Some(category), "{before} {now}");
+                    let fails_in_both = category == C::StillFailing;
+                    let other = if fails_in_both { C::ChangedFailure } else { category };
+                    let unlike = categorise(Some(*before), Some(*now), false);
+                    assert_eq!(unlike, Some(other), "{before} {now}");
+                    pairs += 1;
+                }
+            }
+            for verdict in befores {
+                assert_eq!(categorise(Some(*verdict), None, false), Some(C::Gone));
+                assert_eq!(categorise(None, Some(*verdict), false), Some(C::New));
             }
         }
+        assert_eq!(pairs, Verdict::ALL.len() * Verdict::ALL.len(), "a verdict is in no row");
         assert_eq!(categorise(None, None, false), None);
     }
 

@@ -8,6 +8,9 @@ use protocol::Verdict;
 
 use super::completeness::Tally;
 
+/// A figure older than this is no news: it is shown grey, with the word `stale`.
+pub const STALE_AFTER_HOURS: i64 = 26;
+
 /// Two whole numbers, so that every shown rate can be retraced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Rate {

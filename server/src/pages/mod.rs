@@ -20,6 +20,7 @@ pub mod error;
 pub mod evidence;
 pub mod gates;
 pub mod home;
+mod matrix;
 pub mod model;
 pub mod models;
 pub mod operator;

@@ -13,7 +13,8 @@ use serde::Deserialize;
 use sqlx::PgPool;
 
 use super::count::Count;
-use super::operators::{self, Column, Matrix, MatrixRow, OverloadRow};
+use super::matrix::{Column, Matrix, MatrixRow, mode_spans};
+use super::operators::OverloadRow;
 use super::rows::CaseRow;
 use super::scope::{self, Scope};
 use super::view::{self, Section, Shell};
@@ -262,7 +263,7 @@ impl OperatorPage {
             name,
             is_entry: false,
             sum,
-            mode_spans: operators::mode_spans(&columns),
+            mode_spans: mode_spans(&columns),
             columns,
             row_head: "",
             rows,

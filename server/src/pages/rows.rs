@@ -9,9 +9,7 @@ use super::count::Count;
 use super::view::{self, Mark};
 use crate::db::read_runs::{CaseView, RunView, Tally};
 use crate::filters;
-
-/// A number older than this is shown grey, with the word `stale`.
-pub const STALE_AFTER_HOURS: i64 = 26;
+use crate::judge::rates;
 
 /// When a run's figures were measured. The runner's clock may be wrong; a figure is never younger
 /// than its arrival here.
@@ -24,7 +22,7 @@ pub fn measured_at(run: &RunView) -> DateTime<Utc> {
 /// Whether a run's figures are too old to be believed as news.
 #[must_use]
 pub fn is_stale(run: &RunView, now: DateTime<Utc>) -> bool {
-    now - measured_at(run) > chrono::Duration::hours(STALE_AFTER_HOURS)
+    now - measured_at(run) > chrono::Duration::hours(rates::STALE_AFTER_HOURS)
 }
 
 /// Counts per run and suite.

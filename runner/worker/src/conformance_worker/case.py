@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from conformance_worker import blockers, failures, graphs, operators, recorder, tensors
+from conformance_worker.codec import Tagged
 from conformance_worker.devices.base import Device
 from conformance_worker.messages import (
     Built,
@@ -22,7 +23,6 @@ from conformance_worker.messages import (
     Golden,
     Observed,
     Recorded,
-    Tagged,
     ToCompare,
 )
 from conformance_worker.tensors import Leaf

@@ -116,14 +116,13 @@ def _sweep(run: CaseRun, task: DynamismTask, built: BuiltModel, points: list[_Po
         capture_dynamic_output_shape_ops=data_dependent, capture_scalar_outputs=data_dependent
     )
     try:
-        settings.__enter__()
-        for number, point in enumerate(points):
-            failure = _at(run, task, call, compiled, point, first=number == 0)
-            if number == 0 and failure is not None and compiled.compiled == 0:
-                # Nothing was compiled: the other sizes would say the same, one by one.
-                break
+        with settings:
+            for number, point in enumerate(points):
+                failure = _at(run, task, call, compiled, point, first=number == 0)
+                if number == 0 and failure is not None and compiled.compiled == 0:
+                    # Nothing was compiled: the other sizes would say the same, one by one.
+                    break
     finally:
-        settings.__exit__(None, None, None)
         run.observed.graphs = compiled.graphs()
 
     def again() -> Callable[[], Any]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from conformance_worker import breadcrumb, graphs
 from conformance_worker.case import CaseRun
+from conformance_worker.codec import Tagged
 from conformance_worker.devices.base import Device
 from conformance_worker.messages import (
     DynamismTask,
@@ -19,7 +20,6 @@ from conformance_worker.messages import (
     ModelTask,
     Observed,
     OperatorTask,
-    Tagged,
 )
 from conformance_worker.words import FailureKind, Mode, Stage
 

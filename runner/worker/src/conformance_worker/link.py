@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from conformance_worker import messages
+from conformance_worker import codec
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 """Longest body of a frame. Tensors never travel here."""
@@ -44,9 +44,9 @@ class Decoder:
         return body
 
 
-def frame(message: messages.Tagged) -> bytes:
+def frame(message: codec.Tagged) -> bytes:
     """Writes one message as a frame."""
-    body = messages.encode(message)
+    body = codec.encode(message)
     if len(body) > MAX_FRAME_BYTES:
         raise LinkError(
             f"a frame of {len(body)} bytes is over the limit of {MAX_FRAME_BYTES} bytes"
@@ -75,7 +75,7 @@ class Link:
         """For selectors."""
         return self._socket.fileno()
 
-    def send(self, message: messages.Tagged) -> None:
+    def send(self, message: codec.Tagged) -> None:
         """Sends one message; `OSError` where the runner is gone."""
         self._socket.sendall(frame(message))
 
@@ -84,7 +84,7 @@ class Link:
         while (body := self._decoder.next_body()) is None:
             if not self._fill():
                 return None
-        return messages.decode(union, body)
+        return codec.decode(union, body)
 
     def receive_ready(self, union: Any) -> list[Any]:
         """Reads once and gives the messages that are whole; `ended` tells the end of file."""
@@ -92,7 +92,7 @@ class Link:
             self._ended = True
         whole = []
         while (body := self._decoder.next_body()) is not None:
-            whole.append(messages.decode(union, body))
+            whole.append(codec.decode(union, body))
         return whole
 
     @property
