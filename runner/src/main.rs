@@ -10,7 +10,9 @@ use runner::talk::say;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    // One thread: what a case costs here is mostly waking another one. What takes long, comparing
+    // above all, is on threads of its own.
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&format!("cannot start: {error}"), "", Exit::Trouble),
     };

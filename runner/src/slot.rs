@@ -333,7 +333,10 @@ impl SlotRunner {
         };
         executed.notes.extend(note);
         let crumb = with_breadcrumb.then(|| exchange.last_entered()).flatten();
-        Some((Executed { repro: exchange.repro(), ..executed }, crumb))
+        if !matches!(executed.ending, Some(Ending::Observed { .. })) {
+            executed.repro = exchange.repro();
+        }
+        Some((executed, crumb))
     }
 
     /// Executes the case once more in a process of its own, for something else than to decide it;

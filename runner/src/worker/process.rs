@@ -1,6 +1,8 @@
 //! Ending processes: politely, then not, and everything that they started.
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill, killpg};
@@ -146,14 +148,18 @@ pub fn signal_name(signal: i32) -> String {
 /// Times the kernel has killed something of this host's control group for lack of memory.
 #[must_use]
 pub fn memory_kills() -> u64 {
-    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let path = own.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
-    let files = [
-        format!("/sys/fs/cgroup{}/memory.events", path.trim_end_matches('/')),
-        "/sys/fs/cgroup/memory.events".to_owned(),
-        "/sys/fs/cgroup/memory/memory.oom_control".to_owned(),
-    ];
-    let text = files.iter().find_map(|file| std::fs::read_to_string(file).ok());
+    static FILE: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let file = FILE.get_or_init(|| {
+        let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let path = own.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
+        let files = [
+            format!("/sys/fs/cgroup{}/memory.events", path.trim_end_matches('/')),
+            "/sys/fs/cgroup/memory.events".to_owned(),
+            "/sys/fs/cgroup/memory/memory.oom_control".to_owned(),
+        ];
+        files.into_iter().map(PathBuf::from).find(|file| std::fs::read(file).is_ok())
+    });
+    let text = file.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
     let count = |text: &str| {
         text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
     };

@@ -262,3 +262,34 @@ def test_an_index_is_right_when_it_points_at_the_same_value(
     name: str, sample: Sample, actual: list[torch.Tensor], expected: list[Any], right: bool
 ) -> None:
     assert _settled(name, sample, actual, expected) is right
+
+
+PAIRS = torch.tensor([1 + 2j, 1 - 2j, -0.5 + 0j])
+VECTORS = torch.tensor([[1.0, 2, 3], [4, 5, 6], [7, 8, 9]])
+
+
+@pytest.mark.parametrize(
+    ("order", "values", "right"),
+    [
+        ([0, 1, 2], PAIRS, True),
+        ([2, 0, 1], PAIRS, True),
+        # Another pair has changed beside the order: it must still be found.
+        ([2, 0, 1], torch.tensor([1 + 2j, 1 - 2j, 0.5 + 0j]), False),
+        ([1, 0, 2], torch.tensor([1 + 2j, 1 + 2j, -0.5 + 0j]), False),
+        ([2, 0, 1], torch.tensor([1 + 2j, complex("nan"), -0.5 + 0j]), False),
+    ],
+)
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_eigenvalues_are_right_in_any_order_with_their_vectors(
+    order: list[int], values: torch.Tensor, right: bool, batch: tuple[int, ...]
+) -> None:
+    matrix = _sample(torch.zeros(*batch, 3, 3))
+    actual = [values[order].expand(*batch, 3), VECTORS[:, order].expand(*batch, 3, 3)]
+    expected = [PAIRS.expand(*batch, 3), VECTORS.expand(*batch, 3, 3)]
+    assert _settled("linalg.eig", matrix, actual, expected) is right
+
+
+def test_vectors_that_do_not_follow_their_eigenvalues_are_wrong() -> None:
+    matrix = _sample(torch.zeros(3, 3))
+    actual = [PAIRS[[2, 0, 1]], VECTORS]
+    assert not _settled("linalg.eig", matrix, actual, [PAIRS, VECTORS])

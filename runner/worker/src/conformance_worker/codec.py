@@ -6,6 +6,7 @@ Unknown fields are refused by name. This module does no I/O.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import types
@@ -108,9 +109,15 @@ def _read_union(hints: tuple[Any, ...], value: Any, where: str) -> Any:
     return _read_dataclass(words[word], value, where)
 
 
+@functools.cache
+def _hints(message: type) -> dict[str, Any]:
+    """The types of a message's fields; resolving their names is most of what reading one costs."""
+    return typing.get_type_hints(message)
+
+
 def _read_dataclass(hint: Any, value: Any, where: str) -> Any:
     _demand(isinstance(value, dict), where, "an object", value)
-    hints = typing.get_type_hints(hint)
+    hints = _hints(hint)
     rest = dict(value)
     if issubclass(hint, Tagged):
         word = rest.pop(hint.TAG, None)

@@ -8,7 +8,6 @@ What is listed is `listing`; how outputs are compared is `operator_rules`; execu
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import random
@@ -82,7 +81,13 @@ def entries() -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from torch.testing._internal import common_methods_invocations as database
+        from torch.testing._internal import common_utils
+        from torch.testing._internal.opinfo import core
 
+    # Each entry looks for the unit test that asks for its samples, by the source of every frame
+    # below: some 100 ms where one of them is frozen, and there is none.
+    for module in (common_utils, core):
+        module.extract_test_fn = lambda: None
     # Entries of random operators wrap themselves in a fixed seed, which hides that they are
     # random and would seed only the host's generator. Seeding is ours, on both sides.
     database.wrapper_set_seed = lambda operator, *args, **kwargs: operator(*args, **kwargs)
@@ -115,20 +120,52 @@ def samples(
 
     The generators' states are the caller's again between two samples.
     """
-    of = "error" if error_inputs else f"{dtype.value}/{train}"
-    seed = zlib.crc32(f"{entry.full_name}/{of}".encode())
-    with _seeded(seed) as step:
-        made = step(lambda: iter(_made(entry, dtype, train=train, error_inputs=error_inputs)))
-        for _ in range(MOST_SAMPLES_READ):
-            sample = step(lambda: next(made, None))
-            if sample is None:
-                return
-            yield Sample(
-                input=sample.input,
-                args=tuple(sample.args),
-                kwargs=dict(sample.kwargs),
-                process_output=sample.output_process_fn_grad,
-            )
+    stream = SampleStream(entry, dtype, train=train, error_inputs=error_inputs)
+    while (sample := stream.take()) is not None:
+        yield sample
+
+
+class SampleStream:
+    """The samples of an entry, one after the other.
+
+    They are made with generators of their own, whose states are put aside and back at each `take`:
+    that costs more than making a small sample, so what is passed over is made in the same step.
+    """
+
+    def __init__(self, entry: Any, dtype: Dtype, *, train: bool, error_inputs: bool) -> None:
+        of = "error" if error_inputs else f"{dtype.value}/{train}"
+        self._seed = zlib.crc32(f"{entry.full_name}/{of}".encode())
+        self._make = lambda: iter(_made(entry, dtype, train=train, error_inputs=error_inputs))
+        self._made: Iterator[Any] | None = None
+        self._states: Any = None
+        self.position = 0
+        """Number of the sample that comes next."""
+
+    def take(self, skip: int = 0) -> Sample | None:
+        """The next sample after `skip` others, or nothing after the last one."""
+        after = self.position + skip
+        if after >= MOST_SAMPLES_READ:
+            return None
+        callers = _states()
+        try:
+            if self._made is None:
+                seed_host_generators(self._seed)
+                self._made = self._make()
+            else:
+                _put(self._states)
+            sample = next(itertools.islice(self._made, skip, None), None)
+        finally:
+            self._states = _states()
+            _put(callers)
+        self.position = after + 1
+        if sample is None:
+            return None
+        return Sample(
+            input=sample.input,
+            args=tuple(sample.args),
+            kwargs=dict(sample.kwargs),
+            process_output=sample.output_process_fn_grad,
+        )
 
 
 def _made(entry: Any, dtype: Dtype, *, train: bool, error_inputs: bool) -> Iterable[Any]:
@@ -141,35 +178,18 @@ def _made(entry: Any, dtype: Dtype, *, train: bool, error_inputs: bool) -> Itera
     return made
 
 
-@contextlib.contextmanager
-def _seeded(seed: int) -> Iterator[Callable[[Callable[[], Any]], Any]]:
-    """Gives a function that runs a step with generators of its own, carried from step to step."""
+def _states() -> tuple[Any, Any, Any]:
     import numpy
 
-    def states() -> tuple[Any, Any, Any]:
-        return torch.get_rng_state(), numpy.random.get_state(), random.getstate()
+    return torch.get_rng_state(), numpy.random.get_state(), random.getstate()
 
-    def put(state: tuple[Any, Any, Any]) -> None:
-        torch.set_rng_state(state[0])
-        numpy.random.set_state(state[1])
-        random.setstate(state[2])
 
-    outer = states()
-    seed_host_generators(seed)
-    inner = states()
-    put(outer)
+def _put(states: tuple[Any, Any, Any]) -> None:
+    import numpy
 
-    def step(function: Callable[[], Any]) -> Any:
-        nonlocal inner
-        before = states()
-        put(inner)
-        try:
-            return function()
-        finally:
-            inner = states()
-            put(before)
-
-    yield step
+    torch.set_rng_state(states[0])
+    numpy.random.set_state(states[1])
+    random.setstate(states[2])
 
 
 def seed_host_generators(seed: int) -> None:
@@ -189,20 +209,18 @@ class SampleReader:
 
     def __init__(self) -> None:
         self._of: tuple[Any, ...] = ()
-        self._samples: Iterator[Sample] = iter(())
-        self._next = 0
+        self._stream: SampleStream | None = None
 
     def find(
         self, entry: Any, dtype: Dtype, number: int, *, train: bool, error_input: bool = False
     ) -> Sample | None:
         """The sample of that number, or nothing where the entry has fewer."""
         wanted = (entry.full_name, dtype, train, error_input)
-        if wanted != self._of or number < self._next:
-            self._samples = samples(entry, dtype, train=train, error_inputs=error_input)
-            self._of, self._next = wanted, 0
-        skipped = number - self._next
-        self._next = number + 1
-        return next(itertools.islice(self._samples, skipped, None), None)
+        stream = self._stream
+        if stream is None or wanted != self._of or number < stream.position:
+            stream = SampleStream(entry, dtype, train=train, error_inputs=error_input)
+            self._of, self._stream = wanted, stream
+        return stream.take(skip=number - stream.position)
 
 
 _reader = SampleReader()

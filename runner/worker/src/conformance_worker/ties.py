@@ -4,6 +4,9 @@ An index is right when it is in range and points at the value that the reference
 sorting order must be a permutation besides. Indices that are right in this sense are replaced by
 the reference's, with a note, and all others stay as they are for the comparison to find. Asked to
 be stable, a sort has one right answer, and nothing is replaced.
+
+The eigenvalues of a matrix that is not symmetric have no order either: LAPACK gives those of one
+matrix in another order in float32 than in float64.
 """
 
 from __future__ import annotations
@@ -34,6 +37,9 @@ DIM_POSITION = {
 }
 """Entries with indices along a dimension, and where among the arguments the dimension is."""
 
+UNORDERED_EIGENVALUES = ("linalg.eig", "linalg.eigvals")
+"""Entries whose first output is eigenvalues in no order; eigenvectors follow as columns."""
+
 PERMUTATIONS = ("sort", "argsort", "topk")
 RUNNING = ("cummax", "cummin")
 FLAT_BY_DEFAULT = ("argmax", "argmin")
@@ -50,8 +56,12 @@ class Settled:
 
 def settle(entry: Any, sample: Sample, actual: list[Leaf], expected: list[Leaf]) -> Settled:
     """Replaces indices that differ from the reference's and are as right. Host tensors only."""
+    if [leaf.path for leaf in actual] != [leaf.path for leaf in expected]:
+        return Settled(actual)
+    if entry.name in UNORDERED_EIGENVALUES:
+        return _in_order_of(actual, expected)
     source = _source(entry.name, sample)
-    if source is None or [leaf.path for leaf in actual] != [leaf.path for leaf in expected]:
+    if source is None:
         return Settled(actual)
     replaced = 0
     leaves = list(actual)
@@ -69,6 +79,36 @@ def settle(entry: Any, sample: Sample, actual: list[Leaf], expected: list[Leaf])
             leaves = _reordered(leaves, actual, expected, source, left)
     note = f"{replaced} indices of ties differ from the reference's and are as right"
     return Settled(leaves, note if replaced else "")
+
+
+def _in_order_of(actual: list[Leaf], expected: list[Leaf]) -> Settled:
+    """Puts the device's eigenvalues, and its eigenvectors with them, in the reference's order.
+
+    Each of the reference's takes the nearest that none before it took: what differs by more than
+    its place still does afterwards.
+    """
+    mine, theirs = actual[0].tensor, expected[0].tensor
+    if mine is None or theirs is None or mine.shape != theirs.shape or mine.dim() == 0:
+        return Settled(actual)
+    distances = (theirs.unsqueeze(-1) - mine.unsqueeze(-2)).abs().nan_to_num(torch.inf)
+    order = torch.empty(mine.shape, dtype=torch.int64)
+    for place in range(mine.shape[-1]):
+        nearest = distances[..., place, :].argmin(-1, keepdim=True)
+        order[..., place] = nearest.squeeze(-1)
+        taken = torch.zeros(mine.shape, dtype=torch.bool).scatter(-1, nearest, value=True)
+        distances = distances.masked_fill(taken.unsqueeze(-2), torch.inf)
+    moved = int((order != torch.arange(mine.shape[-1])).sum())
+    if not moved or not torch.equal(
+        order.sort(-1).values, torch.arange(mine.shape[-1]).expand_as(order)
+    ):
+        return Settled(actual)
+    leaves = [Leaf(actual[0].path, mine.gather(-1, order)), *actual[1:]]
+    for number, leaf in enumerate(actual[1:], start=1):
+        vectors = leaf.tensor
+        if vectors is not None and vectors.shape == (*mine.shape, mine.shape[-1]):
+            columns = order.unsqueeze(-2).expand(vectors.shape)
+            leaves[number] = Leaf(leaf.path, vectors.gather(-1, columns))
+    return Settled(leaves, f"{moved} eigenvalues are in another place than the reference's")
 
 
 def _is_index(leaf: Leaf) -> bool:
