@@ -6,19 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-words! {
-    /// A named set of cases.
-    Suite as "suite" {
-        /// Every ATen overload, by the entries of PyTorch's operator database.
-        Operators = "operators",
-        /// A model builds, moves, runs and returns finite values.
-        Tier1 = "tier1",
-        /// A model's outputs agree with a GPU golden (or a reference computed now).
-        Tier2 = "tier2",
-        /// One compile serves a bounded range of sizes.
-        Dynamism = "dynamism",
-    }
-}
+use crate::{Integration, Suite};
 
 words! {
     /// How the backend is asked to execute.
@@ -112,14 +100,16 @@ impl std::fmt::Display for Variant {
     }
 }
 
-/// Names one case, for ever: `suite/subject/variant`.
+/// Names one case, for ever: `suite/subject/variant`, and `suite/subject` for an imported one, of
+/// which nobody says how it was executed.
 ///
 /// The subject may itself contain `/` (hub ids do), the suite and the variant cannot. Examples:
 /// `operators/opinfo:nn.functional.relu#3/float32.eager.forward` (entry and sample number),
 /// `operators/opinfo:add#error0/float32.eager.forward` (inputs that must be refused),
 /// `operators/module:nn.Conv2d#0/float32.eager.train`,
 /// `tier1/timm:resnet18#tiny/float32.compile.forward` (source, id and size; a pinned hub model
-/// has `@revision` before the `#`). In URLs it is percent-encoded.
+/// has `@revision` before the `#`), `junit:vllm/tests.test_engine::test_abort[8]` (class and name
+/// in the report). In URLs it is percent-encoded.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct CaseKey(String);
@@ -158,6 +148,9 @@ impl CaseKey {
     #[must_use]
     pub fn subject(&self) -> &str {
         let (_, rest) = self.0.split_once('/').expect("a key has been parsed");
+        if self.suite().is_imported() {
+            return rest;
+        }
         let (subject, _) = rest.rsplit_once('/').expect("a key has been parsed");
         subject
     }
@@ -166,14 +159,50 @@ impl CaseKey {
     #[must_use]
     pub fn subject_base(&self) -> &str {
         let subject = self.subject();
+        if self.suite().is_imported() {
+            // A `#` in the name of somebody else's test means nothing to us.
+            return subject;
+        }
         subject.rsplit_once('#').map_or(subject, |(base, _)| base)
     }
 
-    /// The variant.
+    /// The variant; none of an imported case.
     #[must_use]
-    pub fn variant(&self) -> Variant {
+    pub fn variant(&self) -> Option<Variant> {
+        if self.suite().is_imported() {
+            return None;
+        }
         let (_, text) = self.0.rsplit_once('/').expect("a key has been parsed");
-        parse_variant(text).expect("a key has been parsed")
+        Some(parse_variant(text).expect("a key has been parsed"))
+    }
+
+    /// The variant of a case that a runner planned.
+    ///
+    /// # Panics
+    /// Panics for an imported case, which no runner plans.
+    #[must_use]
+    pub fn planned_variant(&self) -> Variant {
+        self.variant().expect("no runner plans an imported case")
+    }
+
+    /// The key of an imported case, from the class and the name in its report. What a key cannot
+    /// hold is replaced, and then a hash of the whole keeps two of them apart.
+    #[must_use]
+    pub fn imported(integration: Integration, class: &str, name: &str, hash: &str) -> Self {
+        let suite = Suite::Imported(integration);
+        let whole = if class.is_empty() { name.to_owned() } else { format!("{class}::{name}") };
+        let replaced: String =
+            whole.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+        let room = MAX_CASE_KEY_BYTES - suite.as_str().len() - 1;
+        if replaced == whole && !whole.is_empty() && whole.len() <= room {
+            return Self(format!("{suite}/{whole}"));
+        }
+        let mark = format!("…{hash}");
+        let mut end = replaced.len().min(room - mark.len());
+        while !replaced.is_char_boundary(end) {
+            end -= 1;
+        }
+        Self(format!("{suite}/{}{mark}", &replaced[..end]))
     }
 }
 
@@ -199,8 +228,12 @@ impl std::str::FromStr for CaseKey {
         }
         let shape = "it must read `suite/subject/variant`";
         let (suite, rest) = text.split_once('/').ok_or_else(|| fail(shape))?;
+        let suite = suite.parse::<Suite>();
+        if suite.as_ref().is_ok_and(|suite| suite.is_imported()) && !rest.is_empty() {
+            return Ok(Self(text.to_owned()));
+        }
         let (subject, variant) = rest.rsplit_once('/').ok_or_else(|| fail(shape))?;
-        suite.parse::<Suite>().map_err(|e| fail(&e.to_string()))?;
+        suite.map_err(|e| fail(&e.to_string()))?;
         if subject.is_empty() {
             return Err(fail("the subject is empty"));
         }
@@ -248,7 +281,7 @@ impl utoipa::PartialSchema for CaseKey {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
         utoipa::openapi::schema::ObjectBuilder::new()
             .schema_type(utoipa::openapi::schema::Type::String)
-            .description(Some("suite/subject/dtype.mode.direction[.layout]"))
+            .description(Some("suite/subject/dtype.mode.direction[.layout], or junit:NAME/subject"))
             .examples(["operators/opinfo:add#0/float32.eager.forward"])
             .into()
     }
@@ -279,7 +312,31 @@ mod tests {
             assert_eq!(key.suite(), suite);
             assert_eq!(key.subject(), subject);
             assert_eq!(key.subject_base(), base);
-            assert_eq!(key.variant(), variant);
+            assert_eq!(key.variant(), Some(variant));
+        }
+    }
+
+    #[test]
+    fn an_imported_case_has_no_variant() {
+        let vllm = Integration::new("vllm").unwrap();
+        let key = CaseKey::imported(vllm, "tests.a/b", "test_x[#1]", "00");
+        assert_eq!(key.as_str(), "junit:vllm/tests.a/b::test_x[#1]");
+        assert_eq!(key.as_str().parse::<CaseKey>().unwrap(), key);
+        assert_eq!(key.subject(), "tests.a/b::test_x[#1]");
+        assert_eq!(key.subject_base(), key.subject());
+        assert_eq!(key.variant(), None);
+        assert!("junit:vllm/".parse::<CaseKey>().is_err());
+    }
+
+    #[test]
+    fn every_name_of_a_report_becomes_a_key() {
+        let vllm = Integration::new("vllm").unwrap();
+        let long = "é".repeat(400);
+        for name in ["", "a\nb", "a\0", long.as_str()] {
+            let key = CaseKey::imported(vllm, "", name, "0123abcd");
+            assert!(key.as_str().len() <= MAX_CASE_KEY_BYTES, "{key}");
+            assert!(key.as_str().ends_with("…0123abcd"), "{key}");
+            assert_eq!(key.as_str().parse::<CaseKey>().unwrap(), key);
         }
     }
 

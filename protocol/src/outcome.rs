@@ -123,6 +123,8 @@ words! {
         DependencyMissing = "dependency-missing",
         /// The run's time budget did not reach it.
         OverBudget = "over-budget",
+        /// An imported report says so; its message may say why.
+        Reported = "reported",
     }
 }
 

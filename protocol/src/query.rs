@@ -72,11 +72,12 @@ impl Field {
         let known = |result: Result<&'static str, crate::UnknownWord>| {
             result.map(str::to_owned).map_err(|unknown| unknown.to_string())
         };
+        let suite = |value: &str| value.parse::<Suite>().map(|suite| suite.to_string());
         if value.contains(['*', '?']) && self != Self::Operator {
             return Ok(value.to_owned());
         }
         match self {
-            Self::Suite => known(value.parse::<Suite>().map(Suite::as_str)),
+            Self::Suite => suite(value).map_err(|unknown| unknown.to_string()),
             Self::Mode => known(value.parse::<Mode>().map(Mode::as_str)),
             Self::Direction => known(value.parse::<Direction>().map(Direction::as_str)),
             Self::Outcome => known(value.parse::<Outcome>().map(Outcome::as_str)),
@@ -161,17 +162,20 @@ impl Queried for CaseKey {
         let variant = self.variant();
         let subject = || self.subject_base();
         let is_operator = self.suite() == Suite::Operators;
+        let is_model = !is_operator && !self.suite().is_imported();
         let value: Option<Cow<'_, str>> = match field {
             Field::Case => Some(self.as_str().into()),
-            Field::Suite => Some(self.suite().as_str().into()),
+            Field::Suite => Some(self.suite().to_string().into()),
             Field::Operator => {
                 is_operator.then(|| subject().strip_prefix("opinfo:").unwrap_or(subject()).into())
             }
-            Field::Model => (!is_operator).then(|| self.subject().into()),
-            Field::Dtype => Some(variant.dtype.as_str().into()),
-            Field::Mode => Some(variant.mode.as_str().into()),
-            Field::Direction => Some(variant.direction.as_str().into()),
-            Field::Layout => Some(variant.layout.unwrap_or_else(|| "plain".to_owned()).into()),
+            Field::Model => is_model.then(|| self.subject().into()),
+            Field::Dtype => variant.map(|variant| variant.dtype.as_str().into()),
+            Field::Mode => variant.map(|variant| variant.mode.as_str().into()),
+            Field::Direction => variant.map(|variant| variant.direction.as_str().into()),
+            Field::Layout => {
+                variant.map(|variant| variant.layout.unwrap_or_else(|| "plain".to_owned()).into())
+            }
             Field::Outcome | Field::Verdict | Field::Stage | Field::Error | Field::Message => None,
         };
         value.into_iter().collect()

@@ -204,7 +204,7 @@ impl Terms {
             return true;
         }
         let Ok(key) = case.parse::<CaseKey>() else { return false };
-        let variant = key.variant();
+        let Some(variant) = key.variant() else { return false };
         (dtypes.is_empty() || dtypes.contains(&variant.dtype))
             && (modes.is_empty() || modes.contains(&variant.mode))
     }
@@ -234,9 +234,10 @@ impl Terms {
     }
 }
 
-/// `timm:resnet18` names `timm:resnet18#tiny` and `timm:resnet18@main#full`; no operator case.
+/// `timm:resnet18` names `timm:resnet18#tiny` and `timm:resnet18@main#full`; no operator case, and
+/// no imported one.
 fn names_model(pattern: &str, key: &CaseKey) -> bool {
-    if key.suite() == Suite::Operators {
+    if key.suite() == Suite::Operators || key.suite().is_imported() {
         return false;
     }
     let base = key.subject_base();

@@ -388,7 +388,7 @@ fn judge_nothing_compared(
 ) -> Option<Judged> {
     let needed = match asked.suite {
         Suite::Tier1 => false,
-        Suite::Operators | Suite::Tier2 | Suite::Dynamism => true,
+        Suite::Operators | Suite::Tier2 | Suite::Dynamism | Suite::Imported(_) => true,
     };
     (needed && comparisons.is_empty()).then(|| {
         let message = "the worker reported neither outputs nor a failure";

@@ -120,6 +120,8 @@ pub fn plan_cases(
                 plan_models(axes, *suite, &[Direction::Forward], models, &mut cases)?;
             }
             Suite::Dynamism => plan_dynamism(axes, models, &mut cases)?,
+            // Somebody else's, and refused where suites are asked for.
+            Suite::Imported(_) => {}
         }
     }
     let mut seen = std::collections::HashSet::new();
@@ -272,7 +274,7 @@ pub fn operator_case(key: &CaseKey) -> Option<OperatorCase> {
     };
     let (sample, error_input) =
         sample.strip_prefix(ERROR_INPUT).map_or((sample, false), |number| (number, true));
-    let variant = key.variant();
+    let variant = key.planned_variant();
     Some(OperatorCase {
         entry: entry.to_owned(),
         dtype: variant.dtype,

@@ -141,7 +141,7 @@ pub fn plan_keys(keys: &[CaseKey], models: &[PlannedModel]) -> Result<Vec<Planne
         checkpoints: false,
     };
     for key in keys {
-        let variant = key.variant();
+        let Some(variant) = key.variant() else { return Err(unplannable(key)) };
         add(&mut axes.suites, key.suite());
         add(&mut axes.modes, variant.mode);
         add(&mut axes.dtypes, variant.dtype);
@@ -162,6 +162,12 @@ fn add<T: PartialEq>(list: &mut Vec<T>, item: T) {
 }
 
 fn unplannable(key: &CaseKey) -> Error {
+    if key.suite().is_imported() {
+        return Error::Input {
+            message: format!("`{key}` was imported from somebody else's report"),
+            hint: "run it where it came from, and import the new report".to_owned(),
+        };
+    }
     if key.suite() == Suite::Operators {
         return Error::Input {
             message: format!("this runner plans no case `{key}`"),

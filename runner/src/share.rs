@@ -34,7 +34,7 @@ impl ShareKey {
         }
         model.revision = None;
         model.overrides.clear();
-        let (suite, variant) = (case.key.suite(), case.key.variant());
+        let (suite, variant) = (case.key.suite(), case.key.planned_variant());
         let common = (graph, class, suite, variant.to_string(), &task, case.tolerance_class);
         Some(Self(serde_json::to_string(&common).expect("a task has text keys only")))
     }

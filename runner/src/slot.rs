@@ -359,7 +359,7 @@ impl SlotRunner {
         let device_type = self.current.as_ref().map(|c| c.device_type.clone()).unwrap_or_default();
         Asked {
             suite: case.key.suite(),
-            mode: case.key.variant().mode,
+            mode: case.key.planned_variant().mode,
             device_type,
             host_limited: self.shared.host_limited,
             sweep_sizes,

@@ -73,7 +73,8 @@ pub(crate) async fn read_json<T: DeserializeOwned>(request: Request) -> Result<T
     parse_json(&bytes)
 }
 
-async fn read_body(body: Body) -> Result<Vec<u8>, Error> {
+/// The bytes of a body, at most [`MAX_BODY_BYTES`] after decompression.
+pub(crate) async fn read_body(body: Body) -> Result<Vec<u8>, Error> {
     let mut stream = body.into_data_stream();
     let mut bytes = Vec::new();
     while let Some(chunk) = stream.next().await {

@@ -3,7 +3,7 @@
 //! `args` every setting; `settings` where its value comes from; `commands` what each command does; `app` the router, its layers and the
 //! state handlers share; `error` one error with two faces; `extract` what a handler may take;
 //! `api` JSON endpoints; `pages` HTML, with `charts` and `filters`; `judge` pure judgement, no SQL
-//! and no async; `ingest` what runners send, stored and judged; `db` all SQL;
+//! and no async; `junit` reads somebody else's reports; `ingest` what runners send, stored and judged; `db` all SQL;
 //! `tasks` periodic jobs; `rate` how much each token may do; `retention` what is deleted;
 //! `transfer` runs as files; `webhooks` who is told what happened; `embedded` the private database used when no `DATABASE_URL` is set.
 //!
@@ -23,6 +23,7 @@ pub mod filters;
 pub mod gates;
 pub mod ingest;
 pub mod judge;
+pub mod junit;
 pub mod pages;
 pub mod rate;
 pub mod retention;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use protocol::{Direction, Dtype, Form, Mode, Suite};
 
-use super::words::{parse_form, parse_tier, word};
+use super::words::{parse_form, parse_suite, parse_tier, word};
 use crate::plan::Shard;
 
 /// Seed of every random generator, when none is given.
@@ -19,7 +19,7 @@ const QUICK_SAMPLES: u32 = 5;
 #[command(next_help_heading = "What to run")]
 pub struct PlanArgs {
     /// Suite to run [operators, tier1, tier2, dynamism]; may be repeated.
-    #[arg(long, value_name = "SUITE", value_parser = word::<Suite>)]
+    #[arg(long, value_name = "SUITE", value_parser = parse_suite)]
     pub suite: Vec<Suite>,
     /// Short for `--suite tier1` or `--suite tier2`.
     #[arg(long, value_name = "1|2", value_parser = parse_tier)]

@@ -10,6 +10,15 @@ pub(super) fn word<W: std::str::FromStr<Err = protocol::UnknownWord>>(
     text.parse().map_err(|error: protocol::UnknownWord| format!("must be one of {}", error.allowed))
 }
 
+/// A suite that this program executes; an imported one is somebody else's.
+pub(super) fn parse_suite(text: &str) -> Result<Suite, String> {
+    let suite: Suite = word(text)?;
+    if suite.is_imported() {
+        return Err("it is imported from a report, and not executed here".to_owned());
+    }
+    Ok(suite)
+}
+
 pub(super) fn parse_tier(text: &str) -> Result<Suite, String> {
     match text {
         "1" => Ok(Suite::Tier1),

@@ -129,7 +129,7 @@ fn add_run(usage: &mut Usage, inventory: &Inventory, run: &RunDir) -> Result<(),
                 inventory,
             ),
             Suite::Tier1 => usage.add_model(&operators),
-            Suite::Tier2 | Suite::Dynamism => {}
+            Suite::Tier2 | Suite::Dynamism | Suite::Imported(_) => {}
         }
     }
     Ok(())

@@ -155,7 +155,7 @@ impl Prover<'_> {
             .flat_map(|comparison| &comparison.tensors)
             .find(|tensor| !tensor.held)
             .map(|tensor| tensor.tolerance);
-        let variant = self.attempt.case.variant();
+        let variant = self.attempt.case.planned_variant();
         let request = serde_json::json!({
             "case": self.attempt.case,
             "entry": case.entry,

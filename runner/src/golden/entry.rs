@@ -121,7 +121,7 @@ impl Made {
     #[must_use]
     pub fn of(case: &PlannedCase, seed: u64, versions: &BTreeMap<String, String>) -> Option<Self> {
         let Task::Model { model, .. } = &case.task else { return None };
-        let dtype = case.key.variant().dtype;
+        let dtype = case.key.planned_variant().dtype;
         let versions = versions.clone();
         let tier2 = case.key.suite() == Suite::Tier2;
         tier2.then(|| Self { model: model.clone(), dtype, seed, versions })
@@ -165,7 +165,7 @@ pub fn versions_that_count(all: &BTreeMap<String, String>) -> BTreeMap<String, S
 /// The key that a case's golden is kept under: that of eager mode.
 #[must_use]
 pub fn key_of(case: &CaseKey) -> CaseKey {
-    let variant = Variant { mode: Mode::Eager, ..case.variant() };
+    let variant = Variant { mode: Mode::Eager, ..case.planned_variant() };
     CaseKey::new(case.suite(), case.subject(), &variant).expect("its subject was in a key already")
 }
 

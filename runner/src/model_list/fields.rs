@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use protocol::UnknownWord;
+use protocol::{SkipReason, UnknownWord};
 
 use super::entry::{Dynamic, ModelEntry, ModelSource, Popularity, Size, Skip};
 use super::error::Problem;
@@ -350,7 +350,15 @@ impl Reader {
         let table = self.table(field, node)?;
         let mut fields = Fields { table, prefix: field, reader: self };
         fields.refuse_others(SKIP);
-        let reason = fields.required("reason", node.place, Self::word);
+        let reason = fields.required("reason", node.place, |reader, field, node| {
+            let reason = reader.word(field, node)?;
+            if reason == SkipReason::Reported {
+                let message = "`reported` is what imported reports say".to_owned();
+                reader.note(node.place, message, "say why this list skips it");
+                return None;
+            }
+            Some(reason)
+        });
         let detail = fields.required("detail", node.place, Self::text);
         Some(Skip { reason: reason?, detail: detail? })
     }

@@ -48,7 +48,9 @@ impl Collected {
                     let base = case.key.subject_base();
                     base.strip_prefix("opinfo:").unwrap_or(base).to_owned()
                 }
-                Suite::Tier1 | Suite::Tier2 | Suite::Dynamism => case.key.subject_base().to_owned(),
+                Suite::Tier1 | Suite::Tier2 | Suite::Dynamism | Suite::Imported(_) => {
+                    case.key.subject_base().to_owned()
+                }
             };
             (named.unwrap_or_else(of_key), case.key)
         }))

@@ -75,7 +75,8 @@ fn test_case(collected: &Collected, case: &CaseRecord<'_>) -> TestCase {
         Some(leave) if case.is_waived() => waived(case, leave),
         Some(_) | None => status(case),
     };
-    let mut junit = TestCase::new(format!("{}/{}", case.key.subject(), case.key.variant()), status);
+    let mut junit =
+        TestCase::new(format!("{}/{}", case.key.subject(), case.key.planned_variant()), status);
     if let Some(leave) = leave {
         junit.add_property(("waiver", plain(&leave).as_str()));
     }

@@ -21,7 +21,7 @@ impl SlotRunner {
         let case = &assignment.case;
         let is_model = matches!(case.task, Task::Model { .. });
         // The search would build other weights.
-        let from_file = case.key.variant().layout.as_deref() == Some(CHECKPOINT);
+        let from_file = case.key.planned_variant().layout.as_deref() == Some(CHECKPOINT);
         if judged.outcome != Outcome::Mismatch || !is_model || from_file {
             return;
         }
@@ -30,7 +30,7 @@ impl SlotRunner {
             return;
         }
         let class = case.tolerance_class.unwrap_or(ToleranceClass::Model);
-        let dtype = case.key.variant().dtype;
+        let dtype = case.key.planned_variant().dtype;
         let Ok(tolerance) = ToleranceTable::embedded().tolerance(class, dtype.as_str()) else {
             return;
         };

@@ -39,7 +39,7 @@ impl Shared {
         exchange: &Exchange,
         purpose: &Purpose,
     ) -> Execute {
-        let variant = case.key.variant();
+        let variant = case.key.planned_variant();
         let decides = matches!(purpose, Purpose::Decide | Purpose::Replay);
         let breadcrumb = (!decides).then(|| exchange.breadcrumb().display().to_string());
         Execute {

@@ -240,7 +240,9 @@ async fn export_cases(
 /// of data cannot look green.
 fn junit(run: &Run, rows: &[CaseRow]) -> Result<Vec<u8>> {
     let mut report = Report::new(format!("torchtpu-conformance {}", run.key));
-    for suite in Suite::ALL {
+    let mut suites = run.suites.clone();
+    suites.sort();
+    for suite in &suites {
         let of_suite: Vec<&CaseRow> =
             rows.iter().filter(|row| row.suite == suite.as_str()).collect();
         if of_suite.is_empty() {

@@ -36,10 +36,10 @@ pub fn router() -> OpenApiRouter<AppState> {
 /// Room for one more request that brings results, or 429. Taken before the body is read, because
 /// the body is what fills memory.
 #[derive(Debug)]
-struct Room;
+pub(super) struct Room;
 
 impl Room {
-    async fn take(state: &AppState) -> Result<SemaphorePermit<'_>> {
+    pub(super) async fn take(state: &AppState) -> Result<SemaphorePermit<'_>> {
         match tokio::time::timeout(PATIENCE, state.ingest_room.acquire()).await {
             Ok(Ok(permit)) => Ok(permit),
             Ok(Err(_)) | Err(_) => Err(Error::Busy { retry_after_secs: RETRY_AFTER_SECS }),

@@ -12,6 +12,7 @@ mod document;
 pub mod etag;
 pub mod gates;
 pub mod health;
+pub mod imports;
 pub mod ingest;
 pub mod inventories;
 pub mod metrics;
@@ -28,6 +29,7 @@ pub use document::{DOCUMENT_PATH, PAGE_PATH, page, with_errors};
 pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .merge(ingest::router())
+        .merge(imports::router())
         .merge(runs::router())
         .merge(inventories::router())
         .merge(cases::router())

@@ -77,7 +77,7 @@ pub async fn list(
         run_id,
         filter.verdict.map(Verdict::as_str),
         filter.outcome.map(Outcome::as_str),
-        filter.suite.map(Suite::as_str),
+        filter.suite.as_ref().map(Suite::as_str),
         filter.after,
         limit
     )
@@ -171,7 +171,7 @@ pub async fn list_models(
                count(*) FILTER (WHERE v.verdict = 'skipped') AS "skipped!",
                count(*) FILTER (WHERE v.verdict = 'missing') AS "missing!"
            FROM case_verdicts v JOIN cases c ON c.id = v.case_id
-           WHERE v.run_id = $1 AND c.suite <> 'operators'
+           WHERE v.run_id = $1 AND c.suite IN ('tier1', 'tier2', 'dynamism')
              AND ($2::text IS NULL OR (c.subject_base, c.suite) > ($2, $3::text))
            GROUP BY c.subject_base, c.suite
            ORDER BY c.subject_base, c.suite

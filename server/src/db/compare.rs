@@ -44,7 +44,7 @@ pub async fn list_groups(
            GROUP BY 1, 2, 3"#,
         before,
         now,
-        suite.map(Suite::as_str)
+        suite.as_ref().map(Suite::as_str)
     )
     .fetch_all(db)
     .await
@@ -111,7 +111,7 @@ pub async fn list_pairs(
            ORDER BY c.key LIMIT $8"#,
         before,
         now,
-        suite.map(Suite::as_str),
+        suite.as_ref().map(Suite::as_str),
         &befores,
         &nows,
         &sames,

@@ -12,25 +12,26 @@ use super::runs::LockedRun;
 pub async fn store_cases(db: impl PgExecutor<'_>, cases: &[CaseKey]) -> sqlx::Result<()> {
     let mut sorted: Vec<&CaseKey> = cases.iter().collect();
     sorted.sort();
-    let mut columns: [Vec<String>; 7] = Default::default();
-    let mut layouts: Vec<Option<String>> = Vec::with_capacity(sorted.len());
+    let mut columns: [Vec<String>; 4] = Default::default();
+    let mut variants: [Vec<Option<String>>; 4] = Default::default();
     for case in sorted {
-        let variant = case.variant();
-        let values = [
-            case.as_str(),
-            case.suite().as_str(),
-            case.subject(),
-            case.subject_base(),
-            variant.dtype.as_str(),
-            variant.mode.as_str(),
-            variant.direction.as_str(),
-        ];
+        let suite = case.suite();
+        let values = [case.as_str(), suite.as_str(), case.subject(), case.subject_base()];
         for (column, value) in columns.iter_mut().zip(values) {
             column.push(value.to_owned());
         }
-        layouts.push(variant.layout);
+        // An imported case has none.
+        let parts = case.variant().map(|variant| {
+            let words = [variant.dtype.as_str(), variant.mode.as_str(), variant.direction.as_str()];
+            let [dtype, mode, direction] = words.map(|word| Some(word.to_owned()));
+            [dtype, mode, direction, variant.layout]
+        });
+        for (column, value) in variants.iter_mut().zip(parts.unwrap_or_default()) {
+            column.push(value);
+        }
     }
-    let [keys, suites, subjects, bases, dtypes, modes, directions] = &columns;
+    let [keys, suites, subjects, bases] = &columns;
+    let [dtypes, modes, directions, layouts] = &variants;
     sqlx::query!(
         "INSERT INTO cases (key, suite, subject, subject_base, dtype, mode, direction, layout)
          SELECT new.* FROM UNNEST($1::text[], $2::text[], $3::text[], $4::text[], $5::text[],
@@ -42,10 +43,10 @@ pub async fn store_cases(db: impl PgExecutor<'_>, cases: &[CaseKey]) -> sqlx::Re
         suites,
         subjects,
         bases,
-        dtypes,
-        modes,
-        directions,
-        &layouts as &[Option<String>]
+        dtypes as &[Option<String>],
+        modes as &[Option<String>],
+        directions as &[Option<String>],
+        layouts as &[Option<String>]
     )
     .execute(db)
     .await?;

@@ -129,7 +129,7 @@ pub async fn list_blockers(
         Blocker,
         r#"
         SELECT v.operator AS "overload!",
-               count(DISTINCT c.subject_base) FILTER (WHERE c.suite <> 'operators') AS "models!",
+               count(DISTINCT c.subject_base) FILTER (WHERE c.suite IN ('tier1', 'tier2', 'dynamism')) AS "models!",
                count(*) AS "cases!",
                array_agg(DISTINCT v.outcome) AS "outcomes!: Vec<String>",
                count(*) OVER () AS "total!"
@@ -172,7 +172,7 @@ pub async fn list_unimplemented(
         Unimplemented,
         r#"
         SELECT v.operator AS overload, count(*) AS "cases!",
-               count(DISTINCT c.subject_base) FILTER (WHERE c.suite <> 'operators') AS "models!"
+               count(DISTINCT c.subject_base) FILTER (WHERE c.suite IN ('tier1', 'tier2', 'dynamism')) AS "models!"
         FROM case_verdicts v JOIN cases c ON c.id = v.case_id
         WHERE v.run_id = $1 AND v.outcome = $2
         GROUP BY v.operator

@@ -38,8 +38,8 @@ pub async fn count_by_subject(
     sqlx::query_as!(
         SubjectCount,
         r#"
-        SELECT c.suite AS "suite: Word<Suite>", c.subject_base, c.dtype AS "dtype: Word<Dtype>",
-               c.mode AS "mode: Word<Mode>", v.verdict AS "verdict: Word<Verdict>",
+        SELECT c.suite AS "suite: Word<Suite>", c.subject_base, c.dtype AS "dtype!: Word<Dtype>",
+               c.mode AS "mode!: Word<Mode>", v.verdict AS "verdict: Word<Verdict>",
                v.outcome AS "outcome: Word<Outcome>", count(*) AS "cases!"
         FROM unnest($1::bigint[], $2::text[]) AS w (run_id, suite)
         JOIN case_verdicts v ON v.run_id = w.run_id
@@ -91,8 +91,8 @@ pub async fn count_overloads(
         SELECT o.overload, count(*) AS "cases!",
                count(*) FILTER (WHERE v.verdict IN ('passed', 'fixed', 'unexpected pass')) AS "passed!",
                count(*) FILTER (WHERE bad) AS "blamed!",
-               count(DISTINCT c.subject_base) FILTER (WHERE c.suite <> 'operators') AS "models!",
-               count(DISTINCT c.subject_base) FILTER (WHERE c.suite <> 'operators' AND bad)
+               count(DISTINCT c.subject_base) FILTER (WHERE c.suite IN ('tier1', 'tier2', 'dynamism')) AS "models!",
+               count(DISTINCT c.subject_base) FILTER (WHERE c.suite IN ('tier1', 'tier2', 'dynamism') AND bad)
                    AS "blocked_models!",
                count(*) FILTER (WHERE t.fell_back) AS "fell_back!",
                sum(t.calls)::bigint AS calls,
@@ -147,7 +147,7 @@ pub async fn count_overload_variants(
     sqlx::query_as!(
         OverloadVariantCount,
         r#"
-        SELECT o.overload, c.dtype AS "dtype: Word<Dtype>", c.mode AS "mode: Word<Mode>",
+        SELECT o.overload, c.dtype AS "dtype!: Word<Dtype>", c.mode AS "mode!: Word<Mode>",
                v.verdict AS "verdict: Word<Verdict>", v.outcome AS "outcome: Word<Outcome>",
                count(*) AS "cases!"
         FROM unnest($1::bigint[], $2::text[]) AS w (run_id, suite)

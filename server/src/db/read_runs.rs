@@ -99,7 +99,7 @@ pub async fn select_runs(
         filter.key.as_deref(),
         filter.ids.as_deref(),
         filter.device.as_deref(),
-        filter.suite.map(Suite::as_str),
+        filter.suite.as_ref().map(Suite::as_str),
         filter.state.as_deref(),
         limit,
         offset,
@@ -113,6 +113,16 @@ pub async fn list_device_profiles(db: impl PgExecutor<'_>) -> sqlx::Result<Vec<S
     sqlx::query_scalar!("SELECT DISTINCT device_profile FROM runs ORDER BY device_profile")
         .fetch_all(db)
         .await
+}
+
+/// Imported suites that have runs.
+pub async fn list_imported_suites(db: impl PgExecutor<'_>) -> sqlx::Result<Vec<String>> {
+    sqlx::query_scalar!(
+        r#"SELECT DISTINCT suite AS "suite!" FROM runs CROSS JOIN unnest(suites) AS s (suite)
+           WHERE suite LIKE 'junit:%' ORDER BY suite"#
+    )
+    .fetch_all(db)
+    .await
 }
 
 /// Cases of one run, suite and verdict.
@@ -190,7 +200,7 @@ pub struct CaseView {
     pub subject: String,
     /// The subject without sample number or size.
     pub subject_base: String,
-    /// Element type.
+    /// Element type; empty with what follows for an imported case.
     pub dtype: String,
     /// Eager, strict or compile.
     pub mode: String,
@@ -260,7 +270,8 @@ pub async fn select_cases(
         CaseView,
         r#"
         SELECT v.run_id, r.key AS run_key, c.key, c.suite AS "suite: Word<Suite>", c.subject,
-               c.subject_base, c.dtype, c.mode, c.direction, c.layout,
+               c.subject_base, coalesce(c.dtype, '') AS "dtype!", coalesce(c.mode, '') AS "mode!",
+               coalesce(c.direction, '') AS "direction!", c.layout,
                v.verdict AS "verdict: Word<Verdict>", v.outcome AS "outcome: Word<Outcome>",
                v.stage, v.error_class, v.message, v.operator, v.attempts, v.decisive_attempt,
                v.seconds, v.signature, count(*) OVER () AS "total!"
@@ -288,7 +299,7 @@ pub async fn select_cases(
         "#,
         run_ids,
         suites,
-        filter.suite.map(Suite::as_str),
+        filter.suite.as_ref().map(Suite::as_str),
         filter.verdict.map(Verdict::as_str),
         filter.outcome.map(Outcome::as_str),
         filter.text.as_deref(),

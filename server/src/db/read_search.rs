@@ -57,7 +57,9 @@ pub async fn find_subjects(
     sqlx::query_as!(
         Found,
         r#"SELECT subject_base AS name, count(*) OVER () AS "total!" FROM cases
-           WHERE (suite <> 'operators') = $2 AND strpos(lower(subject_base), lower($1)) > 0
+           WHERE suite = ANY (CASE WHEN $2 THEN ARRAY['tier1', 'tier2', 'dynamism']
+                                  ELSE ARRAY['operators'] END)
+             AND strpos(lower(subject_base), lower($1)) > 0
            GROUP BY subject_base ORDER BY length(subject_base), subject_base LIMIT $3"#,
         text,
         models,

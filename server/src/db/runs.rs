@@ -104,7 +104,7 @@ pub async fn list(
            LIMIT $11"#,
         filter.key,
         filter.device_profile,
-        filter.suite.map(Suite::as_str),
+        filter.suite.as_ref().map(Suite::as_str),
         filter.state.map(RunState::as_str),
         filter.completeness.map(Completeness::as_str),
         filter.without_void,

@@ -20,6 +20,11 @@ use crate::judge::completeness::RunState;
 const SIMULATED_PROFILES: [&str; 2] = ["tpu-sim", "faulty"];
 const REAL_PROFILES: [&str; 3] = ["tpu", "cuda", "cpu"];
 
+/// Whether results on a device profile are simulated, when nobody says so.
+pub(super) fn is_simulated(profile: &str) -> bool {
+    SIMULATED_PROFILES.contains(&profile)
+}
+
 /// How far the runner's clock may be ahead of ours.
 const MAX_AHEAD_HOURS: i64 = 24;
 /// How long ago a run may have begun: each month has a part of a table.

@@ -2,11 +2,12 @@
 //! one that holds the run's row, so that a batch is either wholly visible with its verdicts and
 //! tallies, or not at all.
 //!
-//! `announce` a run and its manifest; `results` a batch of attempts; `sources` who sends it;
+//! `announce` a run and its manifest; `import` a run made of a JUnit report; `results` a batch of attempts; `sources` who sends it;
 //! `judgement` verdicts of the touched cases, and of runs whose baseline changed; `seal` the end of
 //! a run, by its runners or by silence; `waive` a person's leave.
 
 mod announce;
+mod import;
 mod inventory;
 mod judgement;
 mod results;
@@ -15,6 +16,7 @@ mod sources;
 mod waive;
 
 pub use announce::{create_run, put_manifest};
+pub use import::{About, Imported, import_junit};
 pub use inventory::put_inventory;
 pub use judgement::{judge_cases, judge_due_runs, judge_if_due};
 pub use results::post_results;

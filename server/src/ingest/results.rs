@@ -18,14 +18,14 @@ use crate::judge::completeness::RunState;
 use crate::judge::signature::Signature;
 
 /// Most attempts at one case in one run.
-const MAX_ATTEMPT: u32 = 1_000;
+pub(super) const MAX_ATTEMPT: u32 = 1_000;
 /// Longest attempt, in seconds: 115 days.
 const MAX_SECONDS: f64 = 1e7;
 /// Most dispatches of one overload that are counted; sums over any number of cases stay far below
 /// what the database can hold.
 const MAX_CALLS: u64 = 1_000_000_000_000;
 /// Longest error class, in bytes.
-const MAX_CLASS_BYTES: usize = 300;
+pub(super) const MAX_CLASS_BYTES: usize = 300;
 /// Longest overload name, in bytes; the schema has the same limit.
 const MAX_OVERLOAD_BYTES: usize = 300;
 
@@ -235,7 +235,7 @@ fn make_row(
     source_attempt: i32,
 ) -> Result<NewAttempt> {
     let Checked { attempt, body_sha256 } = checked;
-    let message = shorten(&storable(&attempt.message));
+    let message = shorten(&storable(&attempt.message), MAX_MESSAGE_BYTES);
     let error_class = storable(&attempt.error_class);
     let operator = blamed(attempt).map(str::to_owned);
     let signature =
@@ -266,9 +266,9 @@ fn blamed(attempt: &Attempt) -> Option<&str> {
     attempt.operator.as_deref().or(last)
 }
 
-/// At most [`MAX_MESSAGE_BYTES`], cut between characters.
-fn shorten(text: &str) -> String {
-    let mut end = text.len().min(MAX_MESSAGE_BYTES);
+/// At most so many bytes, cut between characters.
+pub(super) fn shorten(text: &str, longest: usize) -> String {
+    let mut end = text.len().min(longest);
     while !text.is_char_boundary(end) {
         end -= 1;
     }

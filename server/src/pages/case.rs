@@ -72,6 +72,7 @@ async fn show(
             view::operator_href(super::operator::entry_name(&case.subject_base), &pin)
         }
         Suite::Tier1 | Suite::Tier2 | Suite::Dynamism => view::model_href(&case.subject_base, &pin),
+        Suite::Imported(_) => String::new(),
     };
     let cluster_href = case.signature.as_ref().map_or(String::new(), |signature| {
         view::link(&view::run_href(&run.key), &[("signature", signature)]) + "#cases"

@@ -117,9 +117,13 @@ async fn show(
     let suite = view::word::<Suite>(asked.suite.as_deref())?;
     let category = view::word::<Category>(asked.category.as_deref())?;
     let newest = read_runs::select_runs(pool, &RunFilter::default(), CHOICES, 0).await?;
+    let mut planned = Vec::new();
     let comparison = match (&a, &b) {
         (Some(a), Some(b)) => {
             let (a, b) = (run::find(pool, a).await?, run::find(pool, b).await?);
+            planned = a.suites.iter().chain(&b.suites).cloned().collect();
+            planned.sort();
+            planned.dedup();
             let after = view::text(asked.after.as_deref());
             Some(Comparison::make(pool, &a, &b, suite, category, after).await?)
         }
@@ -129,7 +133,7 @@ async fn show(
         shell: Shell::new(Section::Runs),
         runs_a: run_choices(&newest, a.as_deref()),
         runs_b: run_choices(&newest, b.as_deref()),
-        suites: Choice::words(Suite::ALL.iter().map(|s| s.as_str()), suite.map(Suite::as_str)),
+        suites: Choice::suites(&planned, suite),
         comparison,
     })
 }
@@ -193,7 +197,7 @@ impl Comparison {
         let has_more = pairs.len() > PAGE_SIZE as usize;
         pairs.truncate(PAGE_SIZE as usize);
         let body = figures::count(&groups);
-        let suite = suite.map_or("", Suite::as_str);
+        let suite = suite.as_ref().map_or("", Suite::as_str);
         let word = category.map_or("", Category::as_str);
         let at = |category: &str, after: &str| {
             let parameters = [

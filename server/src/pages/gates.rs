@@ -70,7 +70,7 @@ struct GatePage {
 struct RuleSection {
     name: String,
     answer: Mark,
-    suite: &'static str,
+    suite: String,
     device: String,
     run: String,
     run_href: String,

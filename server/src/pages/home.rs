@@ -66,7 +66,7 @@ struct DeviceSection {
 /// One figure. Without a run it says so, and nothing else.
 #[derive(Debug)]
 struct SuiteCard {
-    title: &'static str,
+    title: String,
     question: &'static str,
     figure: Option<Figure>,
 }
@@ -191,7 +191,11 @@ async fn device_section(
     let mut cards = Vec::new();
     let (mut run_ids, mut suites) = (Vec::new(), Vec::new());
     let mut simulated = false;
-    for suite in Suite::ALL {
+    // An integration has a card where it has a run, and ours always: no data is said too.
+    let mut shown = Suite::ALL.to_vec();
+    shown.extend(runs.iter().map(|run| run.suite.0).filter(|suite| suite.is_imported()));
+    shown.dedup();
+    for suite in &shown {
         let mut figure = None;
         if let Some(run) = newest(*suite, 1)
             && let Some(head) = heads.iter().find(|head| head.id == run.run_id)

@@ -58,7 +58,7 @@ struct ModelPage {
 
 #[derive(Debug)]
 struct SuiteSection {
-    title: &'static str,
+    title: String,
     question: &'static str,
     count: Count,
     cases: Vec<CaseRow>,

@@ -44,7 +44,7 @@ struct Parameters {
 struct ModelsPage {
     shell: Shell,
     scope: Scope,
-    suite_spans: Vec<(&'static str, usize)>,
+    suite_spans: Vec<(String, usize)>,
     columns: Vec<Column>,
     models: Vec<ModelRow>,
     total: ModelRow,
@@ -125,8 +125,8 @@ impl Column {
     }
 }
 
-fn suite_spans(columns: &[Column]) -> Vec<(&'static str, usize)> {
-    let mut spans: Vec<(&'static str, usize)> = Vec::new();
+fn suite_spans(columns: &[Column]) -> Vec<(String, usize)> {
+    let mut spans: Vec<(String, usize)> = Vec::new();
     for column in columns {
         let title = rows::suite_title(column.suite);
         match spans.last_mut() {

@@ -61,19 +61,22 @@ impl Counts {
 
 /// A suite's name for people.
 #[must_use]
-pub const fn suite_title(suite: Suite) -> &'static str {
-    match suite {
+pub fn suite_title(suite: Suite) -> String {
+    let title = match suite {
         Suite::Operators => "Operators",
         Suite::Tier1 => "Tier 1",
         Suite::Tier2 => "Tier 2",
         Suite::Dynamism => "Dynamism",
-    }
+        Suite::Imported(integration) => return integration.name().to_owned(),
+    };
+    title.to_owned()
 }
 
 /// What a suite asks, in a few words.
 #[must_use]
 pub const fn suite_question(suite: Suite) -> &'static str {
     match suite {
+        Suite::Imported(_) => "tests of an integration, imported from its report",
         Suite::Operators => "cases of PyTorch's operator database",
         Suite::Tier1 => "models run and return finite values",
         Suite::Tier2 => "models agree with their reference",
@@ -246,13 +249,15 @@ impl CaseRow {
     #[must_use]
     pub fn new(case: &CaseView) -> Self {
         let pin = format!("run={}", case.run_key);
-        let layout = case.layout.as_ref().map_or(String::new(), |layout| format!(".{layout}"));
+        let layout = case.layout.as_deref().unwrap_or_default();
+        let words = [case.dtype.as_str(), &case.mode, &case.direction, layout];
+        let variant: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
         let operator = case.operator.clone().unwrap_or_default();
         Self {
             href: view::case_href(&case.run_key, &case.key),
             suite: case.suite.0,
             subject: case.subject.clone(),
-            variant: format!("{}.{}.{}{layout}", case.dtype, case.mode, case.direction),
+            variant: variant.join("."),
             verdict: Mark::of_verdict(case.verdict.0),
             outcome: Mark::of_case(case.outcome.map(|word| word.0)),
             stage: case.stage.clone().unwrap_or_default(),

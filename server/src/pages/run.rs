@@ -156,7 +156,7 @@ async fn show(
         clusters: clusters.into_iter().map(|row| ClusterRow::new(row, &run.key)).collect(),
         cases: cases.iter().map(CaseRow::new).collect(),
         pager: Pager::new(&action, &parameters(&asked), page, PAGE_SIZE, total),
-        form: Form::new(action, &filter),
+        form: Form::new(action, &run.suites, &filter),
         run: RunHead::new(&run, state.clock.now()),
     })
 }
@@ -194,19 +194,24 @@ fn parameters(asked: &Parameters) -> [(&str, &str); 7] {
     ]
 }
 
+/// Suites of a run, in the order in which they are shown everywhere.
+fn planned_suites(run: &RunView) -> Vec<Suite> {
+    let mut suites: Vec<Suite> = run.suites.iter().filter_map(|name| name.parse().ok()).collect();
+    suites.sort();
+    suites
+}
+
 fn suite_rows(run: &RunView, counts: &Counts, outcomes: &[OutcomeCount]) -> Vec<SuiteRow> {
-    let planned = |suite: &&Suite| run.suites.iter().any(|name| name == suite.as_str());
-    Suite::ALL
-        .iter()
-        .filter(planned)
+    planned_suites(run)
+        .into_iter()
         .map(|suite| {
             let own: Vec<OutcomeCount> =
-                outcomes.iter().filter(|count| count.suite.0 == *suite).copied().collect();
+                outcomes.iter().filter(|count| count.suite.0 == suite).copied().collect();
             SuiteRow::new(
-                rows::suite_title(*suite).to_owned(),
+                rows::suite_title(suite),
                 &view::run_href(&run.key),
                 suite.as_str(),
-                counts.of(run.id, *suite),
+                counts.of(run.id, suite),
                 &own,
             )
         })
@@ -279,7 +284,7 @@ impl ClusterRow {
 }
 
 impl Form {
-    fn new(action: String, filter: &CaseFilter) -> Self {
+    fn new(action: String, planned: &[String], filter: &CaseFilter) -> Self {
         let order = if filter.manifest_order { "manifest" } else { "worst" };
         let order_choice = |value: &str, label: &str| Choice {
             value: value.to_owned(),
@@ -289,10 +294,7 @@ impl Form {
         let words = |suite: Option<&'static str>, all: Vec<&'static str>| Choice::words(all, suite);
         Self {
             action,
-            suites: words(
-                filter.suite.map(Suite::as_str),
-                Suite::ALL.iter().map(|word| word.as_str()).collect(),
-            ),
+            suites: Choice::suites(planned, filter.suite),
             verdicts: words(
                 filter.verdict.map(Verdict::as_str),
                 Verdict::ALL.iter().map(|word| word.as_str()).collect(),

@@ -69,10 +69,11 @@ async fn show(State(state): State<AppState>, Query(asked): Query<Parameters>) ->
     let ids: Vec<i64> = runs.iter().map(|run| run.id).collect();
     let counts = Counts::new(&read_runs::list_tallies(pool, &ids).await?);
     let profiles = read_runs::list_device_profiles(pool).await?;
+    let imported = read_runs::list_imported_suites(pool).await?;
     let total = runs.first().map_or(0, |run| run.total).cast_unsigned();
     let parameters = [
         ("device", filter.device.as_deref().unwrap_or_default()),
-        ("suite", suite.map_or("", Suite::as_str)),
+        ("suite", suite.as_ref().map_or("", Suite::as_str)),
         ("state", filter.state.as_deref().unwrap_or_default()),
     ];
     let now = state.clock.now();
@@ -80,7 +81,7 @@ async fn show(State(state): State<AppState>, Query(asked): Query<Parameters>) ->
         shell: Shell::new(Section::Runs),
         is_filtered: parameters.iter().any(|(_, value)| !value.is_empty()),
         devices: Choice::words(profiles.iter().map(String::as_str), filter.device.as_deref()),
-        suites: Choice::words(Suite::ALL.iter().map(|s| s.as_str()), suite.map(Suite::as_str)),
+        suites: Choice::suites(&imported, suite),
         states: Choice::words(STATES, filter.state.as_deref()),
         pager: Pager::new("/runs", &parameters, page, PAGE_SIZE, total),
         runs: runs.iter().map(|run| RunRow::new(run, &counts, now)).collect(),

@@ -56,7 +56,7 @@ struct Group {
 #[derive(Debug)]
 struct CaseLine {
     key: String,
-    suite: &'static str,
+    suite: String,
     /// The newest run, and the case in it.
     run: Option<(String, String)>,
     verdict: Option<Mark>,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::str::FromStr;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use protocol::{Outcome, Verdict};
+use protocol::{Outcome, Suite, Verdict};
 
 use super::assets;
 use crate::error::{Error, Result};
@@ -263,6 +263,14 @@ impl Choice {
             chosen: word == chosen,
         };
         std::iter::once(any).chain(words.into_iter().map(one)).collect()
+    }
+
+    /// `any`, our suites, and those imported ones.
+    #[must_use]
+    pub fn suites(imported: &[String], chosen: Option<Suite>) -> Vec<Self> {
+        let ours = Suite::ALL.iter().map(Suite::as_str);
+        let imported = imported.iter().map(String::as_str).filter(|name| name.contains(':'));
+        Self::words(ours.chain(imported), chosen.as_ref().map(Suite::as_str))
     }
 }
 

@@ -11,7 +11,7 @@ use super::builders::run;
 use super::harness::scenario;
 
 /// A generator that gives the same numbers every time, so that a failure can be repeated.
-struct Numbers(u64);
+pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
     fn below(&mut self, limit: usize) -> usize {
@@ -43,7 +43,7 @@ const PIECES: [&str; 18] = [
     "/*",
 ];
 
-fn mutate(text: &str, numbers: &mut Numbers) -> Vec<u8> {
+pub(crate) fn mutate(text: &str, numbers: &mut Numbers) -> Vec<u8> {
     let mut bytes = text.as_bytes().to_vec();
     for _ in 0..=numbers.below(3) {
         let place = numbers.below(bytes.len());

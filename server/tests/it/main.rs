@@ -17,6 +17,7 @@ mod exports;
 mod gate;
 mod hostile;
 mod house;
+mod imports;
 mod ingest;
 mod inventories;
 mod judgement;

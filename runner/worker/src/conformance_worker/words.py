@@ -85,6 +85,7 @@ class SkipReason(StrEnum):
     QUARANTINED = "quarantined"
     DEPENDENCY_MISSING = "dependency-missing"
     OVER_BUDGET = "over-budget"
+    REPORTED = "reported"
 
 
 class Rule(StrEnum):
