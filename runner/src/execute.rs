@@ -2,7 +2,7 @@
 //! outputs. Owns nothing of the run's state; whether to retry is the dispatcher's.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,6 +29,8 @@ pub type Comparer = Arc<dyn Fn(&ToCompare) -> Result<Comparison, String> + Send 
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest repro that is kept.
 const MAX_REPRO_BYTES: u64 = 64 * 1024;
+/// What must fit into a folder for tensors after a case that found no room.
+const ROOM_BYTES: usize = 256 * 1024;
 /// After how long in one stage a case is called slow.
 pub const SLOW_AFTER: Duration = Duration::from_secs(30);
 
@@ -347,6 +349,12 @@ impl Exchange {
     pub fn create(parent: &std::path::Path) -> Result<Self, std::io::Error> {
         let folder = tempfile::Builder::new().prefix("case-").tempdir_in(parent)?;
         Ok(Self { folder })
+    }
+
+    /// Whether one below `parent` could hold anything: writes a little there, and removes it.
+    pub fn try_room(parent: &std::path::Path) -> Result<(), std::io::Error> {
+        let mut file = tempfile::tempfile_in(parent)?;
+        file.write_all(&vec![0; ROOM_BYTES])
     }
 
     /// The folder.

@@ -151,6 +151,8 @@ pub struct SlotRunner {
     current: Option<Current>,
     /// That of the case in flight.
     golden: Option<Golden>,
+    /// Whether the last case may have found the folder for tensors full.
+    doubts_room: bool,
 }
 
 impl std::fmt::Debug for SlotRunner {
@@ -169,7 +171,7 @@ impl SlotRunner {
         first: Option<(Worker, Probed)>,
     ) -> Self {
         let current = first.map(|(worker, probed)| Current::new(worker, &probed));
-        Self { slot, shared, reports, current, golden: None }
+        Self { slot, shared, reports, current, golden: None, doubts_room: false }
     }
 
     /// Executes what it is given until there is nothing more, then lets its worker leave.
@@ -197,6 +199,9 @@ impl SlotRunner {
         }
         if assignment.fresh && self.current.as_ref().is_some_and(|c| c.executed > 0) {
             self.retire("replaced: the next attempt needs a fresh process").await;
+        }
+        if let Err(reason) = self.ensure_room() {
+            return Report::Drained { slot, assignment, reason };
         }
         if let Err(error) = self.ensure_worker().await {
             let reason = error.to_string();
@@ -242,6 +247,7 @@ impl SlotRunner {
         let usable = executed.worker_usable;
         let crumb = executed.crumb;
         let predecessors = self.predecessors(judged.outcome);
+        self.doubts_room = judged.outcome == Outcome::Infra;
         if let Some(note) = self.look_after_worker(&judged, usable).await {
             let before = predecessors.last().map_or_else(String::new, |case| {
                 format!("; the case before it was `{}`", case.key)
@@ -349,6 +355,17 @@ impl SlotRunner {
         self.retire("replaced: a case is executed again, to learn more of it").await;
         self.ensure_worker().await.ok()?;
         self.execute(assignment, purpose).await
+    }
+
+    /// That what one case could not write does not fail every other one after it, too.
+    fn ensure_room(&self) -> Result<(), String> {
+        if !self.doubts_room {
+            return Ok(());
+        }
+        let folder = &self.shared.exchange;
+        Exchange::try_room(folder).map_err(|error| {
+            format!("tensors cannot be written in `{}`: {error}", folder.display())
+        })
     }
 
     fn asked(&self, case: &PlannedCase) -> Asked {

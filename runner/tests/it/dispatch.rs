@@ -245,6 +245,55 @@ fn a_crash_while_recording_or_leaving_changes_no_outcome() {
 }
 
 #[test]
+fn a_device_that_another_process_has_for_a_moment_is_waited_for() {
+    let world = World::new();
+    let device = world.file("state/device", "");
+    let has_it = std::process::Command::new("flock")
+        .args([device.as_path(), "sh".as_ref(), "-c".as_ref(), "echo; sleep 1.2".as_ref()])
+        .stdout(std::process::Stdio::piped())
+        .spawn();
+    let mut has_it = has_it.unwrap();
+    let mut held = [0];
+    std::io::Read::read_exact(has_it.stdout.as_mut().unwrap(), &mut held).unwrap();
+    let ended = world.execute(&["pass"], &[]);
+    assert!(has_it.try_wait().unwrap().is_some(), "it was held till the end");
+    assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
+    assert_eq!(world.outcomes("pass"), [Outcome::Pass]);
+}
+
+#[test]
+fn a_full_disk_is_no_fault_of_the_case_and_where_it_stays_full_no_other_suffers() {
+    let world = World::new();
+    let ended = on_a_mebibyte(&world, &["pass.0", "overflow", "pass.1"]);
+    assert_eq!(ended.code, 1, "{}{}", ended.stdout, ended.stderr);
+    assert_eq!(world.outcomes("overflow"), [Outcome::Infra]);
+    assert!(world.attempt("overflow").message.contains("No space left on device"));
+    assert_eq!(world.outcomes("pass.1"), [Outcome::Pass], "its room is there again");
+
+    let world = World::new();
+    let ended = on_a_mebibyte(&world, &["pass.0", "fillup", "pass.1", "pass.2"]);
+    assert_eq!(ended.code, 3, "{}{}", ended.stdout, ended.stderr);
+    assert_eq!(world.outcomes("pass.0"), [Outcome::Pass]);
+    assert_eq!(world.outcomes("fillup"), [Outcome::Infra]);
+    assert!(world.outcomes("pass.1").is_empty() && world.outcomes("pass.2").is_empty());
+    assert!(ended.stdout.contains("2 cases were not run"), "{}", ended.stdout);
+    assert!(ended.stderr.contains("tensors cannot be written in `/dev/shm/"), "{}", ended.stderr);
+}
+
+/// Executes entries where there is one mebibyte for tensors.
+#[expect(clippy::unwrap_used, reason = "a test stops where it cannot start the program")]
+fn on_a_mebibyte(world: &World, entries: &[&str]) -> crate::harness::Ended {
+    let plain = world.start(entries, &["--retries=0"]);
+    let mut command = std::process::Command::new("unshare");
+    let mounted = "mount -t tmpfs -o size=1m tmpfs /dev/shm && exec \"$@\"";
+    command.args(["--map-root-user", "--mount", "sh", "-c", mounted, "sh"]);
+    command.arg(plain.get_program()).args(plain.get_args());
+    command.env_clear().stdin(std::process::Stdio::null());
+    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    crate::harness::Ended::of(command.output().unwrap())
+}
+
+#[test]
 fn workers_are_replaced_after_so_many_cases() {
     let world = World::new();
     let entries: Vec<String> = (0..7).map(|n| format!("pass.{n}")).collect();

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import signal
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +41,29 @@ class Dynamic(torch.nn.Module):
         if self.specialises and x.shape[1] % 2 == 0:
             x = x + 1
         return self.linear(x)
+
+
+class Leaving(torch.nn.Module):
+    """Leaves a process in a session of its own that has a lock and heeds no request to end."""
+
+    def __init__(self, lock: str) -> None:
+        super().__init__()
+        self.lock = lock
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if os.path.exists(self.lock):
+            return x
+        lock = open(self.lock, "a")  # noqa: SIM115
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if os.fork() == 0:
+            os.setsid()
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGHUP})
+            time.sleep(600)
+        return x
+
+
+def leaving(lock: str) -> tuple[torch.nn.Module, Any]:
+    return Leaving(lock), {"x": torch.ones(2)}
 
 
 def plain() -> tuple[torch.nn.Module, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -12,12 +13,14 @@ from pathlib import Path
 import pytest
 
 from conformance_worker import messages
-from driver import SOURCE, ForkServer, accept, listen, wait_until_gone
+from driver import SOURCE, ForkServer, accept, execute, listen, wait_until_gone
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
-    running = ForkServer("cpu", tmp_path_factory.mktemp("f"))
+    own = Path(__file__).parent
+    path = {"PYTHONPATH": f"{SOURCE}:{own}"}
+    running = ForkServer("cpu", tmp_path_factory.mktemp("f"), path)
     yield running
     running.close()
 
@@ -59,6 +62,24 @@ def test_a_killed_worker_is_reaped_with_its_signal(
     assert (exited.exit_code, exited.signal) == (None, number)
     # The fork server serves on.
     assert isinstance(server.spawn().ask(messages.Probe())[0], messages.Probed)
+
+
+def test_what_a_worker_left_holds_no_device_when_its_end_is_told(
+    server: ForkServer, tmp_path: Path
+) -> None:
+    lock = tmp_path / "device.lock"
+    model = messages.ModelSpec(
+        "python", "own_models:leaving", "tiny", 1, 1, overrides={"lock": str(lock)}
+    )
+    worker = server.spawn()
+    observed, _ = worker.ask(execute(tmp_path / "x", messages.ModelTask(model, compare=False)))
+    assert observed.failure is None, observed.failure
+    with lock.open() as file:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.kill(worker.pid, signal.SIGABRT)
+        assert server.exit_of(worker).signal == signal.SIGABRT
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_output_of_native_code_goes_to_the_log_of_the_worker(server: ForkServer) -> None:

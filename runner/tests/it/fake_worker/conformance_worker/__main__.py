@@ -5,6 +5,7 @@ FAKE says what goes wrong before any case. Nothing here pretends to be a device.
 """
 
 import ctypes
+import fcntl
 import json
 import os
 import select
@@ -184,9 +185,33 @@ OVERLOADS = [
 ]
 
 
+def is_busy():
+    """Whether another process has the device: a file that is locked by who has it."""
+    with open(os.path.join(os.environ["FAKE_STATE"], "device"), "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return False
+        except OSError:
+            return True
+
+
+def fill(folder):
+    """Writes until there is no room, and fails as a case does that finds none."""
+    try:
+        with open(os.path.join(folder, "filling"), "wb", buffering=0) as file:
+            for _ in range(64):
+                file.write(bytes(1 << 16))
+    except OSError as error:
+        return failed("infra") | {"error_class": "OSError", "message": str(error)}
+    raise SystemExit("there was room for all of it")
+
+
 def probe(link, fake):
     broken = (
-        fake == "probe-fails" or POISONED or os.path.exists(os.environ.get("FAKE_BROKEN", "/-"))
+        fake == "probe-fails"
+        or POISONED
+        or os.path.exists(os.environ.get("FAKE_BROKEN", "/-"))
+        or is_busy()
     )
     if broken:
         link.send(
@@ -413,6 +438,10 @@ def execute(link, message):
         message = dict(message, record_operators=False)
         observed(link, message, good)
         os.abort()
+    elif entry == "overflow":
+        observed(link, message, failure=fill(message["exchange"]))
+    elif entry == "fillup":
+        observed(link, message, failure=fill(os.path.dirname(message["exchange"])))
     elif entry == "teardown":
         observed(link, message, good)
         link.receive()
