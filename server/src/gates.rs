@@ -214,6 +214,8 @@ async fn load_input(
     let candidate = Candidate {
         key: run.key,
         device_profile: run.device_profile,
+        device_kind: run.device_kind,
+        versions: run.versions,
         simulated: run.simulated,
         state: run.state,
         void: run.completeness == Some(Completeness::Void),

@@ -95,3 +95,41 @@ fn what_is_no_toml_and_no_list_is_told() {
     assert_snapshot!(refusal("[[waiver]\nwaiver = 1\n"));
     assert_snapshot!(refusal("waiver = 1\n"));
 }
+
+/// The server has a reader of its own for the same format, and must make the same of this file.
+#[test]
+fn the_file_that_the_server_reads_too_means_the_same_here() {
+    let text = include_str!("../../../protocol/tests/waivers/every_field.toml");
+    let expected: Vec<protocol::waiver::Terms> =
+        serde_json::from_str(include_str!("../../../protocol/tests/waivers/every_field.json"))
+            .unwrap();
+    let read = parse(Path::new("w"), text, today()).unwrap().waivers;
+    assert_eq!(read.into_iter().map(|waiver| waiver.terms).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn what_the_server_refuses_is_refused_here() {
+    let changes = include_str!("../../../protocol/tests/waivers/refused.txt");
+    for change in changes.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (field, value) = change.split_once(' ').unwrap();
+        let good = [
+            ("case_pattern", "\"operators/a*\""),
+            ("outcomes", "[\"error\"]"),
+            ("reason", "\"long enough a reason\""),
+            ("owner", "\"o\""),
+            ("issue", "\"https://x.example/1\""),
+            ("expires_on", "2027-03-01"),
+        ];
+        let mut text = "[[waiver]]\n".to_owned();
+        for (name, value) in good.iter().filter(|(name, _)| *name != field) {
+            text += &format!("{name} = {value}\n");
+        }
+        if value != "-" {
+            text += &format!("{field} {value}\n");
+        }
+        let refusal = refusal(&text);
+        let value = change.rsplit(['"', ' ']).find(|part| part.len() > 1).unwrap_or_default();
+        let name = field.rsplit('.').next().unwrap();
+        assert!(refusal.contains(name) || refusal.contains(value), "{change}: {refusal}");
+    }
+}

@@ -1,8 +1,11 @@
 //! Queries of the waivers page: how many hold, and which cases they might speak of.
 
+use std::collections::BTreeMap;
+
 use chrono::NaiveDate;
 use protocol::{Outcome, Verdict};
 use sqlx::PgExecutor;
+use sqlx::types::Json;
 
 use super::read_words::Word;
 
@@ -43,6 +46,10 @@ pub struct OpenCase {
     pub run_key: String,
     /// Where it was executed.
     pub device_profile: String,
+    /// Model of that device.
+    pub device_kind: String,
+    /// Version tuple of the run.
+    pub versions: Json<BTreeMap<String, String>>,
     /// Whether that was simulated.
     pub simulated: bool,
     /// Key of the case.
@@ -63,7 +70,9 @@ pub async fn list_open_cases(
 ) -> sqlx::Result<Vec<OpenCase>> {
     sqlx::query_as!(
         OpenCase,
-        r#"SELECT r.key AS run_key, r.device_profile, r.simulated, c.key AS case,
+        r#"SELECT r.key AS run_key, r.device_profile, r.device_kind,
+                  r.versions AS "versions: Json<BTreeMap<String, String>>", r.simulated,
+                  c.key AS case,
                   v.verdict AS "verdict: Word<Verdict>", v.outcome AS "outcome!: Word<Outcome>",
                   v.operator
            FROM unnest($1::bigint[], $2::text[]) AS w (run_id, suite)

@@ -215,6 +215,10 @@ pub struct LockedRun {
     pub suites: Vec<Suite>,
     /// Where it is executed.
     pub device_profile: String,
+    /// Model of the device.
+    pub device_kind: String,
+    /// Version tuple.
+    pub versions: BTreeMap<String, String>,
     /// By the runner's clock.
     pub started_at: DateTime<Utc>,
     /// How far it has come.
@@ -242,8 +246,9 @@ impl LockedRun {
 /// Locks the run of that key. Rows that refer to it can still be made by others.
 pub async fn lock(connection: &mut PgConnection, key: &RunKey) -> sqlx::Result<Option<LockedRun>> {
     let row = sqlx::query!(
-        r#"SELECT id, suites, device_profile, started_at, state, completeness, manifest_sha256,
-                planned, attempts, evidence_dropped_at IS NOT NULL AS "evidence_dropped!"
+        r#"SELECT id, suites, device_profile, device_kind,
+                versions AS "versions: Json<BTreeMap<String, String>>", started_at, state,
+                completeness, manifest_sha256, planned, attempts, evidence_dropped_at IS NOT NULL AS "evidence_dropped!"
          FROM runs WHERE key = $1 FOR NO KEY UPDATE"#,
         key.as_str()
     )
@@ -255,6 +260,8 @@ pub async fn lock(connection: &mut PgConnection, key: &RunKey) -> sqlx::Result<O
         key: key.clone(),
         suites: row.suites.iter().map(|s| word(s)).collect::<sqlx::Result<_>>()?,
         device_profile: row.device_profile,
+        device_kind: row.device_kind,
+        versions: row.versions.0,
         started_at: row.started_at,
         state: word(&row.state)?,
         completeness: row.completeness.as_deref().map(word).transpose()?,

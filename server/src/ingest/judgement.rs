@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use chrono::{DateTime, Utc};
+use protocol::waiver::Subject;
 use protocol::{Outcome, RunKey, Suite, Verdict};
 use sqlx::PgConnection;
 
@@ -15,7 +16,7 @@ use crate::db::{rejudge, waivers};
 use crate::error::Result;
 use crate::judge::baseline::History;
 use crate::judge::verdict::{Observed, judge, observe_sources};
-use crate::judge::waiver::{Subject, Waiver, find_leave};
+use crate::judge::waiver::{Waiver, find_leave};
 
 /// Newest runs in which the end of a waiver changes stored verdicts; older ones keep what was
 /// judged.
@@ -100,6 +101,8 @@ fn judge_case(
     let subject = Subject {
         case: &case.key,
         device_profile: &run.device_profile,
+        device_kind: &run.device_kind,
+        versions: &run.versions,
         operator: decisive.operator.as_deref(),
     };
     let (leave, waiver_id) = find_leave(waivers, subject, observed, now.date_naive());

@@ -4,7 +4,8 @@
 //!
 //! `announce` a run and its manifest; `import` a run made of a JUnit report; `results` a batch of attempts; `sources` who sends it;
 //! `judgement` verdicts of the touched cases, and of runs whose baseline changed; `seal` the end of
-//! a run, by its runners or by silence; `waive` a person's leave.
+//! a run, by its runners or by silence; `waive` a person's leave, `waiver_file` those that are kept with the
+//! code.
 
 mod announce;
 mod import;
@@ -14,6 +15,7 @@ mod results;
 mod seal;
 mod sources;
 mod waive;
+mod waiver_file;
 
 pub use announce::{create_run, put_manifest};
 pub use import::{About, Imported, import_junit};
@@ -21,7 +23,8 @@ pub use inventory::put_inventory;
 pub use judgement::{judge_cases, judge_due_runs, judge_if_due};
 pub use results::post_results;
 pub use seal::{close_silent_runs, seal_run, void_run};
-pub use waive::{NewWaiver, create_waiver, revoke_waiver};
+pub use waive::{NewWaiver, When, create_waiver, revoke_waiver};
+pub use waiver_file::{SyncPlan, sync_waivers};
 
 use chrono::{DateTime, Datelike as _, Utc};
 use protocol::RunKey;

@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::routing::get;
 use chrono::NaiveDate;
 use protocol::Outcome;
-use protocol::waiver::{Conditions, Leave, Subject, Terms};
+use protocol::waiver::{Leave, Subject};
 
 use super::view::{self, Mark, Section, Shell};
 use crate::app::AppState;
@@ -54,7 +54,8 @@ struct WaiverLine {
     id: i64,
     case_pattern: String,
     operator: String,
-    device: String,
+    conditions: String,
+    from_file: bool,
     outcomes: Vec<Mark>,
     reason: String,
     owner: String,
@@ -119,7 +120,7 @@ async fn show(State(state): State<AppState>) -> Result<WaiversPage> {
     // They come with the one that ends last first.
     for row in rows.into_iter().rev() {
         let standing = Standing::of(&row, today);
-        groups.entry(standing).or_default().push(WaiverLine::new(row, standing, &open, today));
+        groups.entry(standing).or_default().push(WaiverLine::new(row, standing, &open, today)?);
     }
     Ok(WaiversPage {
         shell: Shell::new(Section::Waivers),
@@ -162,39 +163,45 @@ impl WaiverGroup {
     }
 }
 
-/// The terms as the judge reads them.
-fn terms(row: &WaiverRow) -> Terms {
-    Terms {
-        case_pattern: row.case_pattern.clone(),
-        suite: None,
-        model: None,
-        operator: row.operator.clone(),
-        outcomes: row.outcomes.iter().filter_map(|word| word.parse().ok()).collect(),
-        conditions: Conditions {
-            device_profiles: row.device_profile.clone().into_iter().collect(),
-            ..Conditions::default()
-        },
-        expires_on: row.expires_on,
+/// Where it holds, in words; `every device` without a condition.
+fn conditions(row: &WaiverRow) -> String {
+    let list = |words: &[String]| words.join(" or ");
+    let mut parts = match (row.device_profiles.as_slice(), row.device_kinds.as_slice()) {
+        ([], []) => vec!["every device".to_owned()],
+        (profiles, []) => vec![list(profiles)],
+        ([], kinds) => vec![list(kinds)],
+        (profiles, kinds) => vec![list(profiles), list(kinds)],
+    };
+    parts.extend(row.suite.as_ref().map(|suite| format!("suite {suite}")));
+    parts.extend(row.model.as_ref().map(|model| format!("model {model}")));
+    for words in [&row.dtypes, &row.modes] {
+        parts.extend((!words.is_empty()).then(|| list(words)));
     }
+    parts.extend(row.versions.0.iter().map(|(name, range)| format!("{name} {range}")));
+    parts.join(", ")
 }
 
 impl WaiverLine {
-    fn new(row: WaiverRow, standing: Standing, open: &[OpenCase], today: NaiveDate) -> Self {
-        let terms = terms(&row);
-        let no_versions = BTreeMap::new();
+    fn new(
+        row: WaiverRow,
+        standing: Standing,
+        open: &[OpenCase],
+        today: NaiveDate,
+    ) -> Result<Self> {
+        let terms = row.terms()?;
         let matches = |case: &&OpenCase| {
             let subject = Subject {
                 case: &case.case,
                 device_profile: &case.device_profile,
-                device_kind: "",
-                versions: &no_versions,
+                device_kind: &case.device_kind,
+                versions: &case.versions.0,
                 operator: case.operator.as_deref(),
             };
             terms.leave(subject, case.outcome.0) != Leave::None
         };
         let matched: Vec<&OpenCase> = open.iter().filter(matches).collect();
         let days = (row.expires_on - today).num_days();
-        Self {
+        Ok(Self {
             id: row.id,
             due: match days {
                 0 => "today".to_owned(),
@@ -203,8 +210,9 @@ impl WaiverLine {
                 -1 => "yesterday".to_owned(),
                 _ => format!("{} days ago", -days),
             },
+            conditions: conditions(&row),
             operator: row.operator.unwrap_or_default(),
-            device: row.device_profile.unwrap_or_default(),
+            from_file: row.from_file,
             outcomes: terms.outcomes.iter().copied().map(Mark::of_outcome).collect(),
             case_pattern: row.case_pattern,
             reason: row.reason,
@@ -219,7 +227,7 @@ impl WaiverLine {
                 Standing::Expiring | Standing::Holds => "cases it speaks of now",
                 Standing::Expired | Standing::Ended => "cases that it no longer forgives",
             },
-        }
+        })
     }
 }
 

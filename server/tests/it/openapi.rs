@@ -158,7 +158,11 @@ fn new_waiver() -> Value {
 
 /// A body that is no JSON, where an operation takes one.
 fn other_body(operation: &Operation) -> Option<&'static str> {
-    operation.path.ends_with("/junit").then_some("<testsuite><testcase name=\"t\"/></testsuite>")
+    match operation.path.rsplit('/').next().unwrap() {
+        "junit" => Some("<testsuite><testcase name=\"t\"/></testsuite>"),
+        "file" => Some("# no waiver\n"),
+        _ => None,
+    }
 }
 
 /// A body that each writing operation takes.
@@ -172,7 +176,7 @@ fn good_body(operation: &Operation) -> Value {
         "seal" => json!({"attempts": 0, "finished_at": super::harness::NOW}),
         "void" => json!({"reason": "the wrong wheel was installed"}),
         "waivers" => new_waiver(),
-        "revoke" | "junit" => json!({}),
+        "revoke" | "junit" | "file" => json!({}),
         other => panic!("`{other}` writes, and the test does not know what"),
     }
 }

@@ -1,9 +1,10 @@
 //! From a rule and the facts of its candidate run to an answer.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use chrono::{DateTime, NaiveDate, Utc};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use protocol::waiver::Subject;
 use protocol::{Outcome, Verdict};
 
 use super::answer::{Answer, Blocking, CheckAnswer, CheckName, GateAnswer, Reason, RuleAnswer};
@@ -12,7 +13,7 @@ use crate::judge::baseline::History;
 use crate::judge::completeness::{RunState, Tally};
 use crate::judge::rates::{self, Rate};
 use crate::judge::verdict::{Observed, judge};
-use crate::judge::waiver::{Subject, Waiver, find_leave};
+use crate::judge::waiver::{Waiver, find_leave};
 
 /// Most blocking cases listed with one check; the total is always given.
 const MAX_BLOCKING: usize = 50;
@@ -27,6 +28,10 @@ pub struct Candidate {
     pub key: String,
     /// Its device profile.
     pub device_profile: String,
+    /// Model of its device.
+    pub device_kind: String,
+    /// Its version tuple.
+    pub versions: BTreeMap<String, String>,
     /// Whether its results are simulated.
     pub simulated: bool,
     /// How far it has come.
@@ -85,7 +90,7 @@ pub struct RuleInput {
 #[must_use]
 pub fn rejudge(
     facts: &CaseFacts,
-    device_profile: &str,
+    run: &Candidate,
     waivers: &[Waiver],
     today: NaiveDate,
 ) -> Verdict {
@@ -99,8 +104,13 @@ pub fn rejudge(
         }
         Some(_) | None => return facts.verdict,
     };
-    let subject =
-        Subject { case: &facts.case, device_profile, operator: facts.operator.as_deref() };
+    let subject = Subject {
+        case: &facts.case,
+        device_profile: &run.device_profile,
+        device_kind: &run.device_kind,
+        versions: &run.versions,
+        operator: facts.operator.as_deref(),
+    };
     let (leave, _) = find_leave(waivers, subject, observed, today);
     let history = if facts.has_passed { History::PassedBefore } else { History::New };
     judge(observed, history, leave)
@@ -140,11 +150,14 @@ fn evaluate_rule(
     waivers: &[Waiver],
     now: DateTime<Utc>,
 ) -> RuleAnswer {
-    let profile = input.candidate.as_ref().map_or("", |c| c.device_profile.as_str());
     let mut tally = input.tally.clone();
     let mut judged: Vec<(&CaseFacts, Verdict)> = Vec::with_capacity(input.cases.len());
     for facts in &input.cases {
-        let verdict = rejudge(facts, profile, waivers, now.date_naive());
+        // Without a run there are no cases either.
+        let verdict = input
+            .candidate
+            .as_ref()
+            .map_or(facts.verdict, |run| rejudge(facts, run, waivers, now.date_naive()));
         tally.move_case(facts.verdict, verdict);
         judged.push((facts, verdict));
     }

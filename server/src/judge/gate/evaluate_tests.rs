@@ -20,6 +20,8 @@ fn candidate() -> Candidate {
     Candidate {
         key: "run-1".to_owned(),
         device_profile: "tpu".to_owned(),
+        device_kind: "TPU v6e".to_owned(),
+        versions: [("torch".to_owned(), "2.15.0".to_owned())].into(),
         simulated: false,
         state: RunState::Sealed,
         void: false,
