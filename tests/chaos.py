@@ -160,7 +160,8 @@ def verdicts(run: Path) -> dict[str, str]:
     result = {}
     for case, outcomes in by_case.items():
         conclusive = [outcome for outcome in outcomes if outcome not in INCONCLUSIVE]
-        kinds = sorted(set(conclusive or outcomes))
+        told = [outcome for outcome in outcomes if outcome != "infra"]
+        kinds = sorted(set(conclusive or told or outcomes))
         result[case] = kinds[0] if len(kinds) == 1 else f"flaky {'/'.join(kinds)}"
     return result
 

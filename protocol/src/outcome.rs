@@ -47,6 +47,18 @@ impl Outcome {
         }
     }
 
+    /// Of two inconclusive outcomes of one case, the one that says more of it: `infra` says nothing,
+    /// and does not hide what another attempt found out. Else the worse.
+    #[must_use]
+    pub const fn more_telling(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Infra, other) => other,
+            (this, Self::Infra) => this,
+            (this, other) if other.severity() > this.severity() => other,
+            (this, _) => this,
+        }
+    }
+
     /// Whether the worker process that produced it can no longer be trusted with another case.
     #[must_use]
     pub const fn spoils_the_worker(self) -> bool {

@@ -151,7 +151,8 @@ impl Ending {
 /// The outcome of a case over its attempts, for local summaries. (Judging against baselines and
 /// waivers is the server's, which sums attempts up by the same rule.)
 ///
-/// An inconclusive attempt (`infra`, `host-limit`, `skipped`) counts only where there is no other.
+/// An inconclusive attempt (`infra`, `host-limit`, `skipped`) counts only where there is no other,
+/// and `infra` only where there is nothing else at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CaseResult {
     /// All conclusive attempts passed, or none did: then the worst outcome.
@@ -178,7 +179,7 @@ impl CaseResult {
         match (before.is_conclusive(), outcome.is_conclusive()) {
             (true, false) => self,
             (false, true) => Self::Steady(outcome),
-            (false, false) => Self::Steady(worse),
+            (false, false) => Self::Steady(before.more_telling(outcome)),
             (true, true) => {
                 let mixed = (before == Outcome::Pass) != (outcome == Outcome::Pass);
                 if mixed || matches!(self, Self::Flaky(_)) {
@@ -214,7 +215,9 @@ mod tests {
             (vec![Infra, Pass], Some(CaseResult::Steady(Pass))),
             (vec![Infra, Mismatch], Some(CaseResult::Steady(Mismatch))),
             (vec![Infra, Mismatch, Pass], Some(CaseResult::Flaky(Mismatch))),
-            (vec![HostLimit, Infra], Some(CaseResult::Steady(Infra))),
+            (vec![Infra, HostLimit], Some(CaseResult::Steady(HostLimit))),
+            (vec![Infra, Skipped], Some(CaseResult::Steady(Skipped))),
+            (vec![HostLimit, Skipped], Some(CaseResult::Steady(HostLimit))),
             (vec![Skipped], Some(CaseResult::Steady(Skipped))),
         ] {
             assert_eq!(CaseResult::of(outcomes.clone()), result, "{outcomes:?}");

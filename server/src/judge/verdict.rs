@@ -46,7 +46,7 @@ impl Observed {
 pub fn observe(outcomes: impl IntoIterator<Item = Outcome>) -> Observed {
     let mut passed = false;
     let mut worst_failure: Option<Outcome> = None;
-    let mut worst_inconclusive: Option<Outcome> = None;
+    let mut inconclusive: Option<Outcome> = None;
     let worse = |current: Option<Outcome>, new: Outcome| match current {
         Some(current) if current.severity() >= new.severity() => Some(current),
         Some(_) | None => Some(new),
@@ -57,10 +57,10 @@ pub fn observe(outcomes: impl IntoIterator<Item = Outcome>) -> Observed {
         } else if outcome.is_conclusive() {
             worst_failure = worse(worst_failure, outcome);
         } else {
-            worst_inconclusive = worse(worst_inconclusive, outcome);
+            inconclusive = Some(inconclusive.map_or(outcome, |told| told.more_telling(outcome)));
         }
     }
-    match (worst_failure, passed, worst_inconclusive) {
+    match (worst_failure, passed, inconclusive) {
         (Some(outcome), true, _) => Observed::Mixed(outcome),
         (Some(outcome), false, _) => Observed::Failed(outcome),
         (None, true, _) => Observed::Passed,
@@ -89,7 +89,7 @@ fn worse(first: Observed, second: Observed) -> Observed {
     match (first, second) {
         (Failed(a), Failed(b) | Mixed(b)) | (Mixed(a), Failed(b)) => Failed(of_two(a, b)),
         (Mixed(a), Mixed(b)) => Mixed(of_two(a, b)),
-        (Inconclusive(a), Inconclusive(b)) => Inconclusive(of_two(a, b)),
+        (Inconclusive(a), Inconclusive(b)) => Inconclusive(a.more_telling(b)),
         (Failed(a), Passed | Skipped | Inconclusive(_) | Nothing)
         | (Passed | Skipped | Inconclusive(_) | Nothing, Failed(a)) => Failed(a),
         (Mixed(a), Passed | Skipped | Inconclusive(_) | Nothing)
@@ -243,9 +243,15 @@ mod tests {
                 Observed::Failed(Outcome::Unsupported)
             );
         }
+        // Lost to the machine, then made again: what was found out then is what is known.
+        assert_eq!(observe([Outcome::Infra, Outcome::Skipped]), Observed::Skipped);
         assert_eq!(
-            observe([Outcome::Skipped, Outcome::Infra]),
-            Observed::Inconclusive(Outcome::Infra)
+            observe([Outcome::Infra, Outcome::HostLimit]),
+            Observed::Inconclusive(Outcome::HostLimit)
+        );
+        assert_eq!(
+            observe([Outcome::Skipped, Outcome::HostLimit]),
+            Observed::Inconclusive(Outcome::HostLimit)
         );
     }
 
