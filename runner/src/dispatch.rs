@@ -15,13 +15,14 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::Error;
-use crate::event::{AttemptFinished, CaseResult, Ending, Event, RunEnded, RunStarted};
+use crate::event::{AttemptFinished, CaseResult, Ending, Event, PeakMemory, RunEnded, RunStarted};
 use crate::journal::{Journal, Record};
 use crate::outcome::is_worth_another;
 use crate::plan::PlannedCase;
 use crate::report::Consumer;
 use crate::share::Shares;
 use crate::slot::{Assignment, Earlier, Report, SlotRunner};
+use crate::worker::process;
 
 /// How long cases in flight may go on after SIGTERM.
 const TERM_GRACE: Duration = Duration::from_secs(10);
@@ -71,9 +72,11 @@ impl EventSink {
                 Some(Record::Attempt(Box::new(finished.attempt.as_ref().clone())))
             }
             Event::Finding { text } => Some(Record::Finding { text: text.clone() }),
-            Event::RunEnded(ended) => {
-                Some(Record::Ended { at: ended.finished_at, ending: ended.ending.describe() })
-            }
+            Event::RunEnded(ended) => Some(Record::Ended {
+                at: ended.finished_at,
+                ending: ended.ending.describe(),
+                peak_memory: ended.peak_memory,
+            }),
             Event::CaseStarted { .. }
             | Event::CaseSlow { .. }
             | Event::WorkerStarted { .. }
@@ -148,6 +151,7 @@ struct Dispatcher {
     stopping: Option<Ending>,
     abandon_at: Option<tokio::time::Instant>,
     drain_reason: String,
+    worker_peak_bytes: u64,
 }
 
 /// Executes a plan on the given slots and says how it came out. `slots` makes the runners of the
@@ -216,6 +220,7 @@ impl Dispatcher {
             stopping: None,
             abandon_at: None,
             drain_reason: String::new(),
+            worker_peak_bytes: 0,
         }
     }
 
@@ -307,7 +312,12 @@ impl Dispatcher {
 
     fn take(&mut self, report: Report) {
         match report {
-            Report::Event(event) => self.emit(event),
+            Report::Event(event) => {
+                if let Event::WorkerEnded { peak_bytes, .. } = &event {
+                    self.worker_peak_bytes = self.worker_peak_bytes.max(*peak_bytes);
+                }
+                self.emit(event);
+            }
             Report::Finished { slot, assignment, attempt, earlier } => {
                 self.set_idle(slot);
                 self.finish_attempt(assignment, *attempt, earlier);
@@ -393,7 +403,11 @@ impl Dispatcher {
         let not_run = self.planned.saturating_sub(self.results.len()) as u64;
         let ending = self.stopping.take().unwrap_or(Ending::Finished);
         let finished_at = Utc::now();
-        let event = Event::RunEnded(RunEnded { finished_at, ending: ending.clone(), not_run });
+        let runner_bytes = process::peak_resident_bytes(std::process::id());
+        let peak_memory = runner_bytes
+            .map(|runner_bytes| PeakMemory { runner_bytes, worker_bytes: self.worker_peak_bytes });
+        let ended = RunEnded { finished_at, ending: ending.clone(), not_run, peak_memory };
+        let event = Event::RunEnded(ended);
         self.stopping = Some(ending);
         self.emit(event);
         let ending = self.stopping.unwrap_or(Ending::Finished);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use protocol::ingest_api::{Attempt, create_run, put_manifest};
 use protocol::{CaseKey, Outcome, Stage};
+use serde::{Deserialize, Serialize};
 
 use crate::waivers::Waivers;
 
@@ -116,6 +117,17 @@ pub struct RunEnded {
     pub ending: Ending,
     /// Cases of this process's plan that have no attempt.
     pub not_run: u64,
+    /// What the run held at most.
+    pub peak_memory: Option<PeakMemory>,
+}
+
+/// Most resident memory that processes of a run have held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeakMemory {
+    /// This process, in bytes.
+    pub runner_bytes: u64,
+    /// The worker that held most, in bytes; 0 where none has ended.
+    pub worker_bytes: u64,
 }
 
 /// The ways a run ends.

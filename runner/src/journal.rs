@@ -16,6 +16,7 @@ use protocol::ingest_api::Attempt;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::event::PeakMemory;
 
 /// Longest time that a record may be with the kernel only.
 pub const SYNC_INTERVAL: Duration = Duration::from_millis(100);
@@ -49,6 +50,9 @@ pub enum Record {
         at: DateTime<Utc>,
         /// `finished`, `stopped by SIGINT`, `aborted: …`.
         ending: String,
+        /// What it held at most.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        peak_memory: Option<PeakMemory>,
     },
 }
 

@@ -70,7 +70,9 @@ fn events(run_dir: &RunDir) -> Result<Vec<Event>, Error> {
             Record::Attempt(attempt) => {
                 last.insert(attempt.case.clone(), attempt.attempt);
             }
-            Record::Ended { at, ending } => ended = Some((*at, ending.clone())),
+            Record::Ended { at, ending, peak_memory } => {
+                ended = Some((*at, ending.clone(), *peak_memory));
+            }
             Record::Started { .. } => ended = None,
             Record::Finding { .. } => {}
         }
@@ -97,11 +99,12 @@ fn events(run_dir: &RunDir) -> Result<Vec<Event>, Error> {
             Record::Started { .. } | Record::Ended { .. } => {}
         }
     }
-    let (finished_at, ending) = match ended {
-        Some((at, text)) if text == Ending::Finished.describe() => (at, Ending::Finished),
-        Some((at, reason)) => (at, Ending::Aborted { reason }),
-        None => (run.started_at, Ending::Aborted { reason: "the runner was killed".to_owned() }),
+    let killed = || (run.started_at, "the runner was killed".to_owned(), None);
+    let (finished_at, ending, peak_memory) = ended.unwrap_or_else(killed);
+    let ending = match ending {
+        text if text == Ending::Finished.describe() => Ending::Finished,
+        reason => Ending::Aborted { reason },
     };
-    events.push(Event::RunEnded(RunEnded { finished_at, ending, not_run }));
+    events.push(Event::RunEnded(RunEnded { finished_at, ending, not_run, peak_memory }));
     Ok(events)
 }

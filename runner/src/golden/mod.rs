@@ -51,7 +51,7 @@ pub struct Goldens {
     seed: u64,
     versions: BTreeMap<String, String>,
     /// Who records; nothing where goldens are read.
-    pub(crate) recorder: Option<Origin>,
+    recorder: Option<Origin>,
 }
 
 impl Goldens {
@@ -63,6 +63,12 @@ impl Goldens {
             GoldenUse::Record { folder } => (Store::create(folder)?, Some(Origin::of(run))),
         };
         Ok(Self { store, seed, versions, recorder })
+    }
+
+    /// Whether outputs are kept, and nothing is compared with them.
+    #[must_use]
+    pub const fn records(&self) -> bool {
+        self.recorder.is_some()
     }
 
     /// Whether the case has a golden here that can be used now.

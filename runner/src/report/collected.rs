@@ -20,8 +20,6 @@ pub(super) struct Collected {
     pub(super) ended: Option<RunEnded>,
     /// What belongs to the run and not to a case, in order.
     pub(super) findings: Vec<String>,
-    /// Most memory that one worker held; 0 for a run that is read back.
-    pub(super) worker_peak_bytes: u64,
     attempts: HashMap<CaseKey, Vec<AttemptRecord>>,
     /// Cases that a waiver speaks of, and its place in the file; known when the run is over.
     leaves: HashMap<CaseKey, (Leave, usize)>,
@@ -197,12 +195,10 @@ impl Collected {
                 self.ended = Some(ended.clone());
                 self.judge();
             }
-            Event::WorkerEnded { peak_bytes, .. } => {
-                self.worker_peak_bytes = self.worker_peak_bytes.max(*peak_bytes);
-            }
             Event::CaseStarted { .. }
             | Event::CaseSlow { .. }
             | Event::WorkerStarted { .. }
+            | Event::WorkerEnded { .. }
             | Event::StopRequested { .. } => {}
         }
     }

@@ -17,7 +17,6 @@ use super::{json, summary};
 use crate::args::colours;
 use crate::event::{Event, RunStarted};
 use crate::talk::say;
-use crate::worker::process;
 
 /// How often a log gets a line of progress.
 const LOG_INTERVAL: Duration = Duration::from_secs(15);
@@ -193,9 +192,9 @@ impl Console {
         if let Some(progress) = &self.progress {
             progress.finish_and_clear();
         }
-        if collected.worker_peak_bytes > 0 {
-            let own = process::peak_resident_bytes(std::process::id()).unwrap_or(0);
-            let (own, worker) = (own >> 20, collected.worker_peak_bytes >> 20);
+        let peak = collected.ended.as_ref().and_then(|ended| ended.peak_memory);
+        if let Some(peak) = peak.filter(|peak| peak.worker_bytes > 0) {
+            let (own, worker) = (peak.runner_bytes >> 20, peak.worker_bytes >> 20);
             self.say(&format!("memory: at most {own} MiB here and {worker} MiB in one worker"));
         }
         let text = match self.form {

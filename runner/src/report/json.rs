@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::collected::{CaseRecord, Collected, Tally};
 use super::file::{ReportFile, Reports};
 use super::grouped::Cluster;
+use crate::event::PeakMemory;
 use crate::waivers::Standing;
 
 /// Version of the file's format.
@@ -48,6 +49,7 @@ struct Summary<'a> {
     /// `finished`, `stopped by SIGINT`, `aborted: …`; null while the run goes on.
     ending: Option<String>,
     finished_at: Option<chrono::DateTime<chrono::Utc>>,
+    peak_memory: Option<PeakMemory>,
     manifest: Manifest<'a>,
     /// Cases of this process: the manifest or one shard of it.
     total: Counts,
@@ -190,6 +192,7 @@ fn summary(collected: &Collected) -> Summary<'_> {
         run: &started.run,
         ending: collected.ended.as_ref().map(|ended| ended.ending.describe()),
         finished_at: collected.ended.as_ref().map(|ended| ended.finished_at),
+        peak_memory: collected.ended.as_ref().and_then(|ended| ended.peak_memory),
         manifest: Manifest { hash: &started.manifest.hash, cases: started.manifest.cases.len() },
         total: counts(collected.tally(None)),
         suites,

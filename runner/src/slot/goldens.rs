@@ -21,7 +21,7 @@ impl SlotRunner {
         case: &Arc<PlannedCase>,
     ) -> Result<Option<Golden>, Ending> {
         let wanted = case.key.suite() == Suite::Tier2;
-        let reading = |goldens: &&Arc<Goldens>| wanted && goldens.recorder.is_none();
+        let reading = |goldens: &&Arc<Goldens>| wanted && !goldens.records();
         let Some(goldens) = self.shared.goldens.as_ref().filter(reading) else { return Ok(None) };
         let (goldens, case) = (Arc::clone(goldens), Arc::clone(case));
         // Its files are hashed, which takes a while for large ones.
@@ -49,8 +49,8 @@ impl SlotRunner {
         match purpose {
             Purpose::Decide => {
                 let tier2 = case.key.suite() == Suite::Tier2;
-                let records = |goldens: &Arc<Goldens>| goldens.recorder.is_some();
-                request.record = tier2 && self.shared.goldens.as_ref().is_some_and(records);
+                let records = self.shared.goldens.as_ref().is_some_and(|goldens| goldens.records());
+                request.record = tier2 && records;
                 request.golden.clone_from(&self.golden);
             }
             // Executed again to see how it ends; a golden that has gone meanwhile is no reason.
@@ -65,7 +65,7 @@ impl SlotRunner {
     /// that the host gives. What cannot be kept is the case's outcome.
     pub(super) async fn keep_golden(&self, case: &Arc<PlannedCase>, executed: &mut Executed) {
         let Some(goldens) = &self.shared.goldens else { return };
-        if goldens.recorder.is_none() || case.key.suite() != Suite::Tier2 {
+        if !goldens.records() || case.key.suite() != Suite::Tier2 {
             return;
         }
         let Some(ending) = &executed.ending else { return };

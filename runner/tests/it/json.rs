@@ -22,8 +22,16 @@ fn shape(world: &World, ended: &Ended) -> Vec<Value> {
 }
 
 fn redact(value: Value) -> Value {
-    const VARYING: &[&str] =
-        &["started_at", "finished_at", "host", "versions", "python", "found", "page"];
+    const VARYING: &[&str] = &[
+        "started_at",
+        "finished_at",
+        "peak_memory",
+        "host",
+        "versions",
+        "python",
+        "found",
+        "page",
+    ];
     match value {
         Value::Object(object) => Value::Object(
             object

@@ -64,7 +64,7 @@ impl Run {
         events.push(Event::Finding { text: HOSTILE.to_owned() });
         let not_run = self.cases.iter().filter(|(_, outcomes)| outcomes.is_empty()).count() as u64;
         let finished_at = start + TimeDelta::seconds(200);
-        events.push(Event::RunEnded(RunEnded { finished_at, ending, not_run }));
+        events.push(Event::RunEnded(RunEnded { finished_at, ending, not_run, peak_memory: None }));
         events
     }
 
