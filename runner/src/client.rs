@@ -106,6 +106,12 @@ pub struct Client {
     token: Option<String>,
 }
 
+/// Chooses what encrypts connections, for every client of this process.
+pub(crate) fn install_tls() {
+    // Fails only when one is installed already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
 impl Client {
     /// A client for an address such as `http://127.0.0.1:8080`.
     pub fn new(base: &str, token: Option<String>) -> Result<Self, Error> {
@@ -117,8 +123,7 @@ impl Client {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(wrong("it begins neither with `http://` nor with `https://`".to_owned()));
         }
-        // Fails only when one is installed already, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        install_tls();
         let http = reqwest::Client::builder()
             .timeout(REQUEST_LIMIT)
             .connect_timeout(CONNECT_LIMIT)

@@ -1,20 +1,32 @@
 //! Goldens: what Tier 2 is compared with, and how they are recorded.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::RunArgs;
-use crate::golden::GoldenUse;
+use super::python::cache_directory;
+use crate::golden::{Cache, GoldenUse};
+
+/// Room for the goldens of a few lists.
+const DEFAULT_CACHE_GIB: u32 = 20;
 
 /// What Tier 2 is compared with.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "How to run")]
 pub struct GoldenArgs {
-    /// Compare Tier 2 with goldens that `runner record` kept: a folder, or a `file:` URL. A case
-    /// whose golden is missing, stale or corrupt is `infra`.
+    /// Compare Tier 2 with goldens that `runner record` kept: a folder, or a URL (`file:`, `s3:`,
+    /// `gs:`). A case whose golden is missing, stale or corrupt is `infra`.
     #[arg(long, value_name = "DIR|URL", conflicts_with = "reference")]
     pub golden: Option<String>,
+    /// Most GiB of goldens of object stores that are kept in the cache.
+    #[arg(
+        long,
+        value_name = "GIB",
+        default_value_t = DEFAULT_CACHE_GIB,
+        env = "CONFORMANCE_GOLDEN_CACHE_GIB"
+    )]
+    pub golden_cache_gib: u32,
     /// What Tier 2 is compared with in place of a golden: `cpu` is float64 on the host, computed
     /// with each case. The default without `--golden`; results say it.
     #[arg(long, value_name = "REFERENCE", hide_possible_values = true)]
@@ -31,10 +43,15 @@ pub enum Reference {
 impl GoldenArgs {
     /// What is done with goldens; nothing where none are used.
     #[must_use]
-    pub fn usage(&self) -> Option<GoldenUse> {
+    pub fn usage(&self, cache: &Path) -> Option<GoldenUse> {
         let location = self.golden.clone()?;
-        Some(GoldenUse::Compare { location })
+        Some(GoldenUse::Compare { location, cache: golden_cache(cache, self.golden_cache_gib) })
     }
+}
+
+/// Where in the program's cache goldens are kept.
+fn golden_cache(cache: &Path, gib: u32) -> Cache {
+    Cache { folder: cache.join("goldens"), most_bytes: u64::from(gib) << 30 }
 }
 
 /// Settings of `record`.
@@ -65,10 +82,29 @@ pub enum GoldenCommand {
 /// Settings of `golden verify`.
 #[derive(Debug, Args)]
 pub struct GoldenVerifyArgs {
-    /// The goldens: a folder, or a `file:` URL.
+    /// The goldens: a folder, or a URL (`file:`, `s3:`, `gs:`), of which everything is fetched.
     #[arg(value_name = "DIR|URL")]
     pub location: String,
+    /// Where fetched goldens are kept, in `goldens`.
+    #[arg(long, value_name = "DIR", env = "CONFORMANCE_CACHE", hide_env_values = true)]
+    pub cache_dir: Option<PathBuf>,
+    /// Most GiB of goldens of object stores that are kept in the cache.
+    #[arg(
+        long,
+        value_name = "GIB",
+        default_value_t = DEFAULT_CACHE_GIB,
+        env = "CONFORMANCE_GOLDEN_CACHE_GIB"
+    )]
+    pub golden_cache_gib: u32,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+impl GoldenVerifyArgs {
+    /// Where fetched goldens are kept.
+    #[must_use]
+    pub fn cache(&self) -> Cache {
+        golden_cache(&cache_directory(self.cache_dir.as_deref()), self.golden_cache_gib)
+    }
 }

@@ -1,6 +1,6 @@
 //! Which Python runs the workers, and how its environment is made.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -81,10 +81,15 @@ pub enum TorchBuild {
     Cpu,
 }
 
+/// The folder that was given, else the program's in the user's cache directory.
+pub(super) fn cache_directory(given: Option<&Path>) -> PathBuf {
+    given.map_or_else(|| base_directory("XDG_CACHE_HOME", ".cache"), Path::to_owned)
+}
+
 impl SetupArgs {
     /// `--cache-dir`, else `torchtpu-conformance` in the user's cache directory.
     #[must_use]
     pub fn directory(&self) -> PathBuf {
-        self.cache_dir.clone().unwrap_or_else(|| base_directory("XDG_CACHE_HOME", ".cache"))
+        cache_directory(self.cache_dir.as_deref())
     }
 }

@@ -1,20 +1,23 @@
 //! `runner golden verify`: whether goldens are whole.
 
-use super::print;
+use super::{blocking, print};
 use crate::Error;
 use crate::args::{GoldenCommand, GoldenCommandArgs, GoldenVerifyArgs};
 use crate::exit::Exit;
-use crate::golden::store::Store;
+use crate::golden::store::{Store, Verified};
 
-pub(super) fn execute(args: &GoldenCommandArgs) -> Result<Exit, Error> {
+pub(super) async fn execute(args: &GoldenCommandArgs) -> Result<Exit, Error> {
     match &args.command {
-        GoldenCommand::Verify(args) => verify(args),
+        GoldenCommand::Verify(args) => {
+            let store = Store::open(&args.location, &args.cache())?;
+            let found = blocking(move || store.verify()).await?;
+            tell(args, &found)
+        }
     }
 }
 
 /// Prints each problem; bad when there is one, and without anything to verify.
-fn verify(args: &GoldenVerifyArgs) -> Result<Exit, Error> {
-    let found = Store::open(&args.location)?.verify()?;
+fn tell(args: &GoldenVerifyArgs, found: &Verified) -> Result<Exit, Error> {
     if found.entries == 0 {
         return Err(Error::NothingSelected {
             message: format!("`{}` holds no golden", args.location),

@@ -45,13 +45,23 @@ pub async fn execute(cli: Cli) -> Result<Exit, Error> {
         Some(Command::Report(args)) => report::execute(&args),
         Some(Command::Blockers(args)) => blockers::execute(&args),
         Some(Command::Record(args)) => record::execute(&args).await,
-        Some(Command::Golden(args)) => golden::execute(&args),
+        Some(Command::Golden(args)) => golden::execute(&args).await,
         Some(Command::Gate(args)) => gate::execute(&args).await,
         Some(Command::Coverage(args)) => coverage::execute(&args).await,
         Some(Command::Explain(args)) => explain::execute(&args),
         Some(Command::Repro(args)) => repro::execute(&args),
         Some(Command::Completions(args)) => manual::print_completions(&args),
         Some(Command::Man(args)) => manual::print_page(&args),
+    }
+}
+
+/// Does what waits for a network by itself, off the thread that drives the runtime.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) async fn execute(args: &RecordArgs) -> Result<Exit, Error> {
         let hint = "leave `--mode` out: every mode is compared with what eager mode gave";
         return refused("goldens are recorded in eager mode", hint);
     }
-    if run.golden.usage().is_some() {
+    if run.golden.golden.is_some() {
         return refused("`record` makes goldens and compares with none", "leave `--golden` out");
     }
     run.plan.suite = vec![Suite::Tier2];

@@ -6,6 +6,7 @@ use std::time::Duration;
 use protocol::worker_link::{FromWorker, ListOperators, OperatorCase, ToWorker};
 use protocol::{Direction, Suite};
 
+use super::blocking;
 use super::durations::Durations;
 use super::models::load_models;
 use super::new_run::Planned;
@@ -31,15 +32,16 @@ const LISTING_LIMIT: Duration = Duration::from_secs(1800);
 
 /// Plans and executes.
 pub(super) async fn execute(args: &RunArgs) -> Result<Exit, Error> {
-    let goldens = args.golden.usage();
-    if let Some(GoldenUse::Compare { location }) = &goldens {
+    let goldens = args.golden.usage(&args.device.python.setup.directory());
+    if let Some(GoldenUse::Compare { location, cache }) = &goldens {
         if !args.plan.suites().contains(&Suite::Tier2) {
             return Err(Error::Usage {
                 message: "`--golden` is for Tier 2, which is not among the suites".to_owned(),
                 hint: "add `--tier 2`, or leave `--golden` out".to_owned(),
             });
         }
-        Store::open(location)?;
+        let store = Store::open(location, cache)?;
+        blocking(move || store.is_there()).await?;
     }
     execute_with(args, goldens).await
 }
@@ -140,7 +142,7 @@ fn labels(args: &RunArgs, goldens: Option<&GoldenUse>) -> BTreeMap<String, Strin
 /// What Tier 2 of a run is compared with, for its label.
 fn reference_of(goldens: Option<&GoldenUse>) -> String {
     match goldens {
-        Some(GoldenUse::Compare { location }) => {
+        Some(GoldenUse::Compare { location, .. }) => {
             // Only its last part: a path of one host says nothing on another.
             let name = location.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
             format!("golden {name}")

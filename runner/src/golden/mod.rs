@@ -10,10 +10,11 @@
 //! with, and the worker makes the same weights and inputs (their fingerprint). Anything else is
 //! `infra` with the reason, never a pass.
 //!
-//! Read [`entry`] for what must be the same, [`store`] for the folder. Executing is
+//! Read [`entry`] for what must be the same, [`store`] for the folder, `remote` for object stores. Executing is
 //! [`crate::slot`]'s, comparing [`crate::compare`]'s.
 
 pub mod entry;
+mod remote;
 pub mod store;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 use crate::plan::PlannedCase;
 use entry::{Made, Origin};
+pub use remote::Cache;
 use store::{Store, Unusable};
 
 /// What a run does with goldens; kept with it, so that it can be resumed.
@@ -39,8 +41,11 @@ pub enum GoldenUse {
     },
     /// Outputs of Tier 2 are compared with what is kept there.
     Compare {
-        /// Folder or `file:` URL, as it was given.
+        /// Folder or URL, as it was given.
         location: String,
+        /// Where what a URL names is kept.
+        #[serde(default)]
+        cache: Cache,
     },
 }
 
@@ -59,7 +64,7 @@ impl Goldens {
     pub fn open(usage: &GoldenUse, run: &create_run::Request, seed: u64) -> Result<Self, Error> {
         let versions = entry::versions_that_count(&run.versions);
         let (store, recorder) = match usage {
-            GoldenUse::Compare { location } => (Store::open(location)?, None),
+            GoldenUse::Compare { location, cache } => (Store::open(location, cache)?, None),
             GoldenUse::Record { folder } => (Store::create(folder)?, Some(Origin::of(run))),
         };
         Ok(Self { store, seed, versions, recorder })

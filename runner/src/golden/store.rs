@@ -11,6 +11,7 @@ use protocol::{CaseKey, Comparison};
 use sha2::{Digest as _, Sha256};
 
 use super::entry::{Closeness, Entry, FORMAT, Made, Object, Origin};
+use super::remote::{Cache, Remote};
 use crate::Error;
 
 /// Longest entry that is read.
@@ -33,6 +34,12 @@ pub enum Unusable {
         /// What differs.
         differences: Vec<String>,
     },
+    /// It may be there, and cannot be had.
+    #[error("the golden cannot be fetched: {problem}")]
+    Unreachable {
+        /// What went wrong.
+        problem: String,
+    },
     /// It is damaged.
     #[error("the golden is corrupt: {problem}; record it again")]
     Corrupt {
@@ -48,6 +55,7 @@ impl Unusable {
         match self {
             Self::Missing { .. } => "golden-missing",
             Self::Stale { .. } => "golden-stale",
+            Self::Unreachable { .. } => "golden-unreachable",
             Self::Corrupt { .. } => "golden-corrupt",
         }
     }
@@ -83,11 +91,18 @@ pub struct Verified {
 #[derive(Debug, Clone)]
 pub struct Store {
     root: PathBuf,
+    /// Where what is missing in the folder comes from.
+    remote: Option<Remote>,
 }
 
 impl Store {
-    /// A folder that exists, by its path or `file:` URL.
-    pub fn open(location: &str) -> Result<Self, Error> {
+    /// A folder that exists, by its path or `file:` URL; or a place in an object store, of which
+    /// nothing is asked yet.
+    pub fn open(location: &str, cache: &Cache) -> Result<Self, Error> {
+        if location.split_once("://").is_some_and(|(scheme, _)| scheme != "file") {
+            let remote = Some(Remote::open(location, cache)?);
+            return Ok(Self { root: Remote::folder(location, cache), remote });
+        }
         let root = folder_of(location)?;
         if !root.join("cases").is_dir() {
             return Err(Error::Input {
@@ -95,7 +110,7 @@ impl Store {
                 hint: "`runner record --model-list FILE --out DIR` makes one".to_owned(),
             });
         }
-        Ok(Self { root })
+        Ok(Self { root, remote: None })
     }
 
     /// A folder to record into, made where it is missing.
@@ -106,7 +121,7 @@ impl Store {
         }
         // A worker reads these files too, and has another working directory.
         let root = std::fs::canonicalize(root).map_err(Error::file("read", root))?;
-        Ok(Self { root })
+        Ok(Self { root, remote: None })
     }
 
     /// The folder.
@@ -125,9 +140,37 @@ impl Store {
         self.root.join("objects").join(&object.sha256[..2]).join(name)
     }
 
+    /// Gets what the folder lacks from where it comes from; nothing for a folder alone. False where
+    /// it is not there either.
+    fn fetch(&self, path: &Path, most_bytes: u64) -> Result<bool, Unusable> {
+        let Some(remote) = &self.remote else { return Ok(false) };
+        let name = path.strip_prefix(&self.root).expect("it is below the folder");
+        let name = name.display().to_string();
+        remote.fetch(&name, path, most_bytes).map_err(|problem| Unusable::Unreachable { problem })
+    }
+
+    /// The file of an object, whole.
+    fn whole(&self, object: &Object) -> Result<String, Unusable> {
+        let path = self.object(object);
+        let mut sound = check(&path, object);
+        if sound.is_err() && self.fetch(&path, object.bytes)? {
+            sound = check(&path, object);
+        }
+        sound.map_err(|problem| corrupt(&path, &problem))?;
+        if let Some(remote) = &self.remote {
+            remote.used(&path);
+        }
+        Ok(path.display().to_string())
+    }
+
     /// The golden of the case, proved whole, if it was made from the same as it would be now.
+    ///
+    /// May ask an object store, and must not be called on a thread that drives the runtime.
     pub fn find(&self, case: &CaseKey, now: &Made) -> Result<Golden, Unusable> {
         let path = self.entry(case);
+        if self.remote.is_some() && !self.fetch(&path, MAX_ENTRY_BYTES)? {
+            return Err(Unusable::Missing { case: case.clone() });
+        }
         let bytes = match read_capped(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -143,11 +186,7 @@ impl Store {
         if !differences.is_empty() {
             return Err(Unusable::Stale { differences });
         }
-        let whole = |object: &Object| {
-            let path = self.object(object);
-            check(&path, object).map_err(|problem| corrupt(&path, &problem))?;
-            Ok(path.display().to_string())
-        };
+        let whole = |object: &Object| self.whole(object);
         let id = hex::encode(Sha256::digest(&bytes));
         Ok(Golden {
             id: format!("golden {} {}", entry.origin.device, &id[..ID_DIGITS]),
@@ -202,8 +241,48 @@ impl Store {
         Ok(object)
     }
 
-    /// Looks at every entry and every file that it names.
+    /// Whether there is anything to compare with: an object store is asked for its entries. Must not
+    /// be called on a thread that drives the runtime.
+    pub fn is_there(&self) -> Result<(), Error> {
+        self.remote.as_ref().map_or(Ok(()), |remote| self.list(remote).map(drop))
+    }
+
+    /// Names of the entries in the object store, of which there is at least one.
+    fn list(&self, remote: &Remote) -> Result<Vec<String>, Error> {
+        let names = remote.entries().map_err(|problem| unreachable(&problem))?;
+        if names.is_empty() { Err(unreachable("there is no golden")) } else { Ok(names) }
+    }
+
+    /// Fetches every entry, and what it names, that is in the object store and not here; forgets
+    /// the entries that are not there any more.
+    fn fetch_all(&self, remote: &Remote) -> Result<(), Error> {
+        let folder = self.root.join("cases");
+        let names = self.list(remote)?;
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).map_err(Error::file("create", &folder))?;
+        for name in names {
+            let path = folder.join(name);
+            self.fetch(&path, MAX_ENTRY_BYTES).map_err(|error| unreachable(&error.to_string()))?;
+            // What is wrong with it is found below.
+            let Ok(entry) = read_capped(&path).map_err(drop).and_then(|b| parse(&b).map_err(drop))
+            else {
+                continue;
+            };
+            for object in std::iter::once(&entry.outputs).chain(&entry.wide) {
+                if let Err(Unusable::Unreachable { problem }) = self.whole(object) {
+                    return Err(unreachable(&problem));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at every entry and every file that it names, after fetching them where they are in an
+    /// object store. Must not be called on a thread that drives the runtime.
     pub fn verify(&self) -> Result<Verified, Error> {
+        if let Some(remote) = &self.remote {
+            self.fetch_all(remote)?;
+        }
         let folder = self.root.join("cases");
         let entries = std::fs::read_dir(&folder).map_err(Error::file("read", &folder))?;
         let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -242,13 +321,20 @@ impl Store {
     }
 }
 
+fn unreachable(problem: &str) -> Error {
+    Error::Input {
+        message: format!("goldens cannot be had from the object store: {problem}"),
+        hint: "look at the URL, and at what `AWS_*` or `GOOGLE_*` variables say of region and \
+               credentials"
+            .to_owned(),
+    }
+}
+
 /// The folder that a location means.
 fn folder_of(location: &str) -> Result<PathBuf, Error> {
     let refused = |why: &str| Error::Usage {
         message: format!("goldens cannot be read from `{location}`: {why}"),
-        hint: "give a folder, or a `file:///…` URL; copy goldens of an object store to a folder \
-               first"
-            .to_owned(),
+        hint: "give a folder, or a `file:///…`, `s3://…` or `gs://…` URL".to_owned(),
     };
     let path = match location.split_once("://") {
         None => PathBuf::from(location),
@@ -257,7 +343,7 @@ fn folder_of(location: &str) -> Result<PathBuf, Error> {
             PathBuf::from(decoded.map_err(|_| refused("it is not UTF-8"))?.as_ref())
         }
         Some(("file", _)) => return Err(refused("a file URL names no host")),
-        Some((scheme, _)) => return Err(refused(&format!("`{scheme}` is not supported"))),
+        Some(_) => return Err(refused("it is in an object store")),
     };
     std::fs::canonicalize(&path).map_err(|error| Error::Input {
         message: format!("goldens cannot be read from `{location}`: {error}"),
@@ -310,7 +396,7 @@ fn hash(path: &Path) -> Result<(String, u64), std::io::Error> {
 }
 
 /// Writes a file so that it is there whole or not at all.
-fn replace(
+pub(super) fn replace(
     path: &Path,
     write: impl FnOnce(&mut File) -> Result<(), std::io::Error>,
 ) -> Result<(), std::io::Error> {

@@ -113,6 +113,13 @@ impl World {
         attempts.find(|a| a.case.as_str().contains(&part)).expect("the case has an attempt")
     }
 
+    /// The only attempt of the only model.
+    pub(crate) fn attempt_of_model(&self) -> Attempt {
+        let mut attempts = self.attempts();
+        assert_eq!(attempts.len(), 1, "{attempts:?}");
+        attempts.remove(0)
+    }
+
     /// Case keys that the scripted worker was given, in order, reruns too.
     pub(crate) fn executed(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.path("state/executed")).unwrap_or_default();

@@ -5,6 +5,7 @@ mod cli;
 mod console;
 mod delivery;
 mod dispatch;
+mod golden;
 mod harness;
 mod json;
 mod kill;

@@ -256,14 +256,18 @@ def observed(link, message, actual=None, failure=None, **more):
     if actual is not None:
         paths = [os.path.join(message["exchange"], name) for name in ("actual", "expected")]
         write_tensors(paths[0], actual)
-        write_tensors(paths[1], [1.0, 2.0, 3.0])
+        golden = message.get("golden")
+        if golden:
+            paths[1] = golden["outputs"]
+        else:
+            write_tensors(paths[1], [1.0, 2.0, 3.0])
         to_compare = [
             {
                 "label": "",
                 "actual": paths[0],
                 "expected": paths[1],
                 "rule": "close",
-                "reference": "cpu float64",
+                "reference": golden["id"] if golden else "cpu float64",
                 "tolerance_class": "default",
             }
         ]
@@ -275,6 +279,8 @@ def observed(link, message, actual=None, failure=None, **more):
         device_used="cpu" if actual else "",
         repro="import torch\n",
     )
+    if message.get("record") or message.get("golden"):
+        answer["fingerprint"] = "of these weights and inputs"
     answer.update(more)
     link.send(**answer)
     if message["record_operators"]:
