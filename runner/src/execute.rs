@@ -14,7 +14,7 @@ use protocol::{Comparison, Stage};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::compare::ToleranceClass;
+use crate::compare::{Rule, ToleranceClass};
 use crate::outcome::{Budget, Ending};
 use crate::worker::Worker;
 use crate::worker::breadcrumb::{BreadcrumbFile, Crumb};
@@ -114,6 +114,8 @@ pub struct Execution<'a> {
     pub comparer: Comparer,
     /// Tolerance class in place of the worker's choice.
     pub tolerance_class: Option<ToleranceClass>,
+    /// Rule in place of the worker's choice.
+    pub rule: Option<Rule>,
     /// Whom to tell of slowness.
     pub slow: SlowReport,
     /// Becomes true when cases in flight are to be abandoned.
@@ -323,6 +325,13 @@ impl Execution<'_> {
         let mut sets = observed.to_compare.clone();
         if let Some(class) = self.tolerance_class {
             sets.iter_mut().for_each(|set| set.tolerance_class = class.to_string());
+        }
+        if let Some(rule) = self.rule {
+            // Without outputs in float64, nothing can be as near to them as something else; what is
+            // left of that rule is the worker's own, which is stricter.
+            sets.iter_mut()
+                .filter(|set| rule != Rule::GpuRelative || set.wide.is_some())
+                .for_each(|set| set.rule = rule.to_string());
         }
         tokio::task::spawn_blocking(move || sets.iter().map(|set| comparer(set)).collect())
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::Error;
-use crate::compare::ToleranceClass;
+use crate::compare::{Rule, ToleranceClass};
 use crate::filter::Filter;
 use crate::sweep::plan_sweep;
 
@@ -26,6 +26,9 @@ pub struct PlannedCase {
     /// Tolerance class that its list asks for, in place of the worker's choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tolerance_class: Option<ToleranceClass>,
+    /// Rule that its list asks for, in place of its suite's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<Rule>,
     /// Names the graph of its model, where the list knows it: see [`crate::share`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<String>,
@@ -41,7 +44,15 @@ impl PlannedCase {
     /// One of which no list says anything more.
     #[must_use]
     pub fn new(key: CaseKey, task: Task) -> Self {
-        Self { key, task, tolerance_class: None, graph: None, popularity: None, skip: None }
+        Self {
+            key,
+            task,
+            tolerance_class: None,
+            rule: None,
+            graph: None,
+            popularity: None,
+            skip: None,
+        }
     }
 }
 
@@ -65,6 +76,8 @@ pub struct PlannedModel {
     pub dtypes: Vec<Dtype>,
     /// Tolerance class in place of that of models.
     pub tolerance_class: Option<ToleranceClass>,
+    /// Rule in place of its suite's.
+    pub rule: Option<Rule>,
     /// The number that its list ranks it by.
     pub popularity: Option<u64>,
     /// Names its graph; nothing when it is to be executed whatever others have the same.
@@ -81,6 +94,7 @@ impl PlannedModel {
     fn case(&self, key: CaseKey, task: Task) -> PlannedCase {
         PlannedCase {
             tolerance_class: self.tolerance_class,
+            rule: self.rule,
             graph: self.graph.clone(),
             popularity: self.popularity,
             skip: self.skip.clone(),

@@ -31,6 +31,7 @@ fn model(id: &str, dynamic: bool) -> PlannedModel {
         dimensions: if dynamic { vec![dimension] } else { vec![] },
         dtypes: vec![],
         tolerance_class: None,
+        rule: None,
         graph: None,
         popularity: None,
         skip: None,

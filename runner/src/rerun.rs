@@ -270,6 +270,7 @@ mod tests {
             dimensions: vec![],
             dtypes: vec![],
             tolerance_class: None,
+            rule: None,
             graph: None,
             popularity: None,
             skip: None,

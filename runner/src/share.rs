@@ -35,7 +35,8 @@ impl ShareKey {
         model.revision = None;
         model.overrides.clear();
         let (suite, variant) = (case.key.suite(), case.key.planned_variant());
-        let common = (graph, class, suite, variant.to_string(), &task, case.tolerance_class);
+        let judging = (case.tolerance_class, case.rule);
+        let common = (graph, class, suite, variant.to_string(), &task, judging);
         Some(Self(serde_json::to_string(&common).expect("a task has text keys only")))
     }
 }
@@ -214,6 +215,7 @@ mod tests {
             case("b/tolerance", |case, _| {
                 case.tolerance_class = Some(crate::compare::ToleranceClass::Matmul);
             }),
+            case("b/rule", |case, _| case.rule = Some(crate::compare::Rule::Exact)),
             case("b/dtype", |case, _| {
                 case.key = "tier1/hub:b/dtype#tiny/bfloat16.eager.forward".parse().unwrap();
             }),

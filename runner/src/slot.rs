@@ -323,6 +323,7 @@ impl SlotRunner {
             deadlines,
             comparer: Arc::clone(&self.shared.comparer),
             tolerance_class: assignment.case.tolerance_class,
+            rule: assignment.case.rule,
             slow,
             abandon: self.shared.abandon.clone(),
         };

@@ -33,6 +33,7 @@ fn planned(entry: &ModelEntry, graph_is_known: bool) -> PlannedModel {
         dimensions: entry.dimensions(),
         dtypes: entry.dtypes.clone(),
         tolerance_class: entry.tolerance_class,
+        rule: entry.rule,
         popularity: entry.popularity.as_ref().and_then(|popularity| popularity.count),
         graph: entry.signature.clone().filter(|_| graph_is_known),
         skip: skip.map(|skip| Skip { reason: skip.reason, message: skip.detail.clone() }),

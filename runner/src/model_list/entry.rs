@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use protocol::worker_link::{DynamicDimension, ModelSpec};
 use protocol::{Dtype, SkipReason};
 
-use crate::compare::ToleranceClass;
+use crate::compare::{Rule, ToleranceClass};
 
 protocol::words! {
     /// Where a model comes from.
@@ -65,6 +65,8 @@ pub struct ModelEntry {
     pub dynamic: BTreeMap<String, Dynamic>,
     /// Tolerance class in place of `model`.
     pub tolerance_class: Option<ToleranceClass>,
+    /// Rule in place of its suite's.
+    pub rule: Option<Rule>,
     /// Names its graph, as it was measured: entries of one signature need one execution.
     pub signature: Option<String>,
     /// Free words to filter by.

@@ -10,7 +10,7 @@ use super::entry::{Dynamic, ModelEntry, ModelSource, Popularity, Size, Skip};
 use super::error::Problem;
 use super::node::{Node, Place, Table, Value};
 use super::suggest::nearest;
-use crate::compare::ToleranceClass;
+use crate::compare::{Rule, ToleranceClass};
 
 /// Fields of an entry; the schema has the same.
 pub(crate) const ENTRY: &[&str] = &[
@@ -26,6 +26,7 @@ pub(crate) const ENTRY: &[&str] = &[
     "sequence",
     "dynamic",
     "tolerance_class",
+    "rule",
     "signature",
     "tags",
     "popularity",
@@ -81,6 +82,7 @@ impl Reader {
             sequence: fields.optional("sequence", Self::size).unwrap_or(DEFAULT_SEQUENCE),
             dynamic: fields.optional("dynamic", Self::dynamic).unwrap_or_default(),
             tolerance_class: fields.optional("tolerance_class", Self::word::<ToleranceClass>),
+            rule: fields.optional("rule", Self::rule),
             signature: fields.optional("signature", Self::signature),
             tags: fields.optional("tags", Self::tags).unwrap_or_default(),
             popularity: fields.optional("popularity", Self::popularity),
@@ -205,6 +207,19 @@ impl Reader {
     ) -> Option<W> {
         let text = self.text(field, node)?;
         self.parse_word(node.place, &text)
+    }
+
+    /// A rule that looks at values: an entry that compares none would be one that cannot fail.
+    fn rule(&mut self, field: &str, node: &Node) -> Option<Rule> {
+        let text = self.text(field, node)?;
+        let comparing = || Rule::ALL.iter().copied().filter(|rule| *rule != Rule::Metadata);
+        let found = comparing().find(|rule| rule.as_str() == text);
+        if found.is_none() {
+            let all: Vec<&str> = comparing().map(Rule::as_str).collect();
+            let message = format!("`{field}` must be one of {} and is `{text}`", all.join(", "));
+            self.note(node.place, message, "");
+        }
+        found
     }
 
     pub(crate) fn list(&mut self, field: &str, node: &Node) -> Option<Vec<Node>> {

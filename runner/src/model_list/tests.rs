@@ -7,7 +7,7 @@ use protocol::{Dtype, SkipReason};
 
 use super::fields::{DEFAULT_BATCH, DEFAULT_SEQUENCE, DYNAMIC, ENTRY, POPULARITY, SKIP};
 use super::{ModelListError, ModelSource, Size, load, load_all, parse};
-use crate::compare::ToleranceClass;
+use crate::compare::{Rule, ToleranceClass};
 
 fn lists() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../model-lists")
@@ -23,7 +23,7 @@ fn jsonl(text: &str) -> Result<Vec<super::ModelEntry>, ModelListError> {
 
 const EVERYTHING: &str = r#"
 models = [
-    { id = "hub:Qwen/Qwen3-0.6B", class = "Qwen3ForCausalLM", task = "text-generation", revision = "c1899de", size = "full", overrides = { num_hidden_layers = 2, rope = { theta = 1e4 }, list = [1, "a", true] }, dtypes = ["float32", "bfloat16"], batch = 3, sequence = 32, dynamic = { sequence = { min = 2, max = 64, inputs = { input_ids = 1, attention_mask = 1 } } }, tolerance_class = "matmul", tags = ["text"], popularity = { rank = 1, count = 30575964, snapshot = "2026-10", source = "somewhere" }, skip = { reason = "over-budget", detail = "too slow" } },
+    { id = "hub:Qwen/Qwen3-0.6B", class = "Qwen3ForCausalLM", task = "text-generation", revision = "c1899de", size = "full", overrides = { num_hidden_layers = 2, rope = { theta = 1e4 }, list = [1, "a", true] }, dtypes = ["float32", "bfloat16"], batch = 3, sequence = 32, dynamic = { sequence = { min = 2, max = 64, inputs = { input_ids = 1, attention_mask = 1 } } }, tolerance_class = "matmul", rule = "exact", tags = ["text"], popularity = { rank = 1, count = 30575964, snapshot = "2026-10", source = "somewhere" }, skip = { reason = "over-budget", detail = "too slow" } },
 ]
 "#;
 
@@ -36,6 +36,7 @@ fn every_field_is_read() {
     assert_eq!(entry.task.as_deref(), Some("text-generation"));
     assert_eq!(entry.dtypes, [Dtype::Float32, Dtype::Bfloat16]);
     assert_eq!(entry.tolerance_class, Some(ToleranceClass::Matmul));
+    assert_eq!(entry.rule, Some(Rule::Exact));
     assert_eq!(entry.tags, ["text"]);
     assert_eq!(entry.popularity.as_ref().unwrap().count, Some(30_575_964));
     assert_eq!(entry.skip.as_ref().unwrap().reason, SkipReason::OverBudget);
@@ -54,7 +55,7 @@ fn every_field_is_read() {
 #[test]
 fn both_formats_say_the_same() {
     let json = r#"
-{"id": "hub:Qwen/Qwen3-0.6B", "class": "Qwen3ForCausalLM", "task": "text-generation", "revision": "c1899de", "size": "full", "overrides": {"num_hidden_layers": 2, "rope": {"theta": 1e4}, "list": [1, "a", true]}, "dtypes": ["float32", "bfloat16"], "batch": 3, "sequence": 32, "dynamic": {"sequence": {"min": 2, "max": 64, "inputs": {"input_ids": 1, "attention_mask": 1}}}, "tolerance_class": "matmul", "tags": ["text"], "popularity": {"rank": 1, "count": 30575964, "snapshot": "2026-10", "source": "somewhere"}, "skip": {"reason": "over-budget", "detail": "too slow"}}
+{"id": "hub:Qwen/Qwen3-0.6B", "class": "Qwen3ForCausalLM", "task": "text-generation", "revision": "c1899de", "size": "full", "overrides": {"num_hidden_layers": 2, "rope": {"theta": 1e4}, "list": [1, "a", true]}, "dtypes": ["float32", "bfloat16"], "batch": 3, "sequence": 32, "dynamic": {"sequence": {"min": 2, "max": 64, "inputs": {"input_ids": 1, "attention_mask": 1}}}, "tolerance_class": "matmul", "rule": "exact", "tags": ["text"], "popularity": {"rank": 1, "count": 30575964, "snapshot": "2026-10", "source": "somewhere"}, "skip": {"reason": "over-budget", "detail": "too slow"}}
 "#;
     let mut from_toml = toml(EVERYTHING).unwrap();
     from_toml[0].line = 2;
@@ -89,11 +90,13 @@ fn everything_wrong_is_told_at_once_with_its_place() {
     { id = "timm:t", popularity = { rank = 0, snapshot = "", votes = 3 } },
     { id = "timm:resnet34" },
     { id = "timm:resnet34", size = "tiny", batch = 4 },
+    { id = "timm:s", rule = "metadata" },
+    { id = "timm:r", rule = "cosine" },
 ]
 model = 3
 "#;
     let expected = "\
-the model list `mine.toml` has 26 problems
+the model list `mine.toml` has 28 problems
 mine.toml:2:29: unknown field `sequnce` (did you mean `sequence`?)
 mine.toml:3:12: unknown source `tim`: it must be one of transformers, timm, torchvision, package, python, hub (did you mean `timm`?)
 mine.toml:4:5: `id` is missing
@@ -107,6 +110,8 @@ mine.toml:8:44: `sequence` must be a whole number and is a text
     let error = toml(text).unwrap_err().to_string();
     assert!(error.starts_with(expected), "{error}");
     for line in [
+        "mine.toml:19:29: `rule` must be one of close, exact, gpu-relative, statistical and is `metadata`",
+        "mine.toml:20:29: `rule` must be one of close, exact, gpu-relative, statistical and is `cosine`",
         "mine.toml:9:32: unknown dtype `float31`",
         "mine.toml:9:43: `dtypes[1]` must be a text and is a whole number",
         "mine.toml:10:74: `dynamic.sequence.inputs` names no input",
@@ -123,7 +128,7 @@ mine.toml:8:44: `sequence` must be a whole number and is a text
         "mine.toml:16:62: unknown field `popularity.votes`",
         "mine.toml:16:35: `popularity.source` is missing",
         "mine.toml:18:1: `timm:resnet34#tiny` is listed twice: on lines 17 and 18",
-        "mine.toml:20:1: unknown field `model` (did you mean `models`?)",
+        "mine.toml:22:1: unknown field `model` (did you mean `models`?)",
     ] {
         assert!(error.contains(line), "{line:?} is not in\n{error}");
     }
@@ -228,6 +233,8 @@ fn the_schema_has_the_fields_and_words_of_the_reader() {
         words(&entry["tolerance_class"]),
         all(ToleranceClass::ALL.iter().map(|w| w.as_str()).collect())
     );
+    let comparing = Rule::ALL.iter().filter(|rule| **rule != Rule::Metadata);
+    assert_eq!(words(&entry["rule"]), all(comparing.map(|w| w.as_str()).collect()));
     assert_eq!(
         words(&definitions["skip"]["properties"]["reason"]),
         all(reasons_of_lists().collect())

@@ -168,6 +168,22 @@ fn goldens_of_an_object_store_are_verified_and_an_empty_one_is_an_error() {
     assert!(!world.path("runs/r").exists(), "nothing was begun");
 }
 
+#[test]
+fn an_entry_of_a_list_may_ask_for_its_own_rule_and_its_result_names_it() {
+    let world = World::new();
+    let rules = ["close", "exact", "statistical", "gpu-relative"];
+    let entries = rules.map(|rule| format!("{{ id = \"python:mine:{rule}\", rule = \"{rule}\" }}"));
+    let list = world.file("mine.toml", &format!("models = [{}]\n", entries.join(",")));
+    let list = list.display().to_string();
+    let fixed = ["--tier=2", "--device=cpu", "--run-key=r", "--no-dedupe", "--model-list", &list];
+    assert_eq!(world.run(&fixed).code, 0);
+    for (rule, used) in rules.iter().zip(["close", "exact", "statistical", "close"]) {
+        let mut attempts = world.attempts().into_iter();
+        let attempt = attempts.find(|a| a.case.as_str().contains(&format!("mine:{rule}#")));
+        assert_eq!(attempt.unwrap().evidence.comparisons[0].rule, used, "{rule}");
+    }
+}
+
 /// Files below a folder.
 fn walk(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
