@@ -14,7 +14,6 @@ use protocol::ingest_api::Attempt;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::Error;
 use crate::event::{AttemptFinished, CaseResult, Ending, Event, PeakMemory, RunEnded, RunStarted};
 use crate::journal::{Journal, Record};
 use crate::outcome::is_worth_another;
@@ -23,6 +22,7 @@ use crate::report::Consumer;
 use crate::share::Shares;
 use crate::slot::{Assignment, Earlier, Report, SlotRunner};
 use crate::worker::process;
+use crate::{Error, cross_mode};
 
 /// How long cases in flight may go on after SIGTERM.
 const TERM_GRACE: Duration = Duration::from_secs(10);
@@ -400,6 +400,9 @@ impl Dispatcher {
     }
 
     fn end(mut self) -> (RunOutcome, EventSink) {
+        for text in cross_mode::findings(&self.results) {
+            self.emit(Event::Finding { text });
+        }
         let not_run = self.planned.saturating_sub(self.results.len()) as u64;
         let ending = self.stopping.take().unwrap_or(Ending::Finished);
         let finished_at = Utc::now();

@@ -22,6 +22,7 @@ pub mod bisect;
 pub mod client;
 pub mod commands;
 pub mod compare;
+pub mod cross_mode;
 pub mod device;
 pub mod dispatch;
 pub mod error;

@@ -45,14 +45,14 @@ pub struct PlanArgs {
     #[arg(long, value_name = "N", conflicts_with = "depth")]
     pub samples: Option<u32>,
     /// How operators are called, or with which inputs [function, out, inplace, noncontiguous,
-    /// transposed, expanded, empty, zero-dim, module, error-inputs, all]; may be repeated.
-    #[arg(long, value_name = "FORM", value_parser = parse_form, default_value = "function")]
+    /// transposed, expanded, empty, zero-dim, module, error-inputs, all]; several with commas.
+    #[arg(long, value_name = "FORM", value_parser = parse_form, value_delimiter = ',', default_value = "function")]
     pub form: Vec<Forms>,
-    /// How the backend executes [eager, strict, compile]; may be repeated.
-    #[arg(long, value_name = "MODE", value_parser = word::<Mode>, default_value = "eager")]
+    /// How the backend executes [eager, strict, compile]; several with commas.
+    #[arg(long, value_name = "MODE", value_parser = word::<Mode>, value_delimiter = ',', default_value = "eager")]
     pub mode: Vec<Mode>,
-    /// Element type, by its PyTorch name; may be repeated.
-    #[arg(long, value_name = "DTYPE", value_parser = word::<Dtype>, default_value = "float32")]
+    /// Element type, by its PyTorch name; several with commas.
+    #[arg(long, value_name = "DTYPE", value_parser = word::<Dtype>, value_delimiter = ',', default_value = "float32")]
     pub dtype: Vec<Dtype>,
     /// How far a case goes [forward, train]; may be repeated.
     #[arg(

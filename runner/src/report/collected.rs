@@ -190,6 +190,8 @@ impl Collected {
             Event::SlotDrained { slot, reason } => {
                 self.findings.push(format!("device slot {slot} takes no more cases: {reason}"));
             }
+            // A run that was resumed may have found it twice.
+            Event::Finding { text } if self.findings.contains(text) => {}
             Event::Finding { text } => self.findings.push(text.clone()),
             Event::RunEnded(ended) => {
                 self.ended = Some(ended.clone());

@@ -294,6 +294,19 @@ fn on_a_mebibyte(world: &World, entries: &[&str]) -> crate::harness::Ended {
 }
 
 #[test]
+fn what_is_right_one_at_a_time_and_wrong_fused_is_a_finding_of_the_run() {
+    let world = World::new();
+    let ended = world.execute(&["fused", "pass", "mismatch"], &["--mode=eager,strict"]);
+    assert_eq!(ended.code, 1, "{}", ended.stderr);
+    let finding = "cross-mode: pass in strict, mismatch in eager: \
+                   operators/opinfo:fused#0/float32.*.forward";
+    assert_eq!(ended.stdout.matches("cross-mode").count(), 1, "{}", ended.stdout);
+    assert!(ended.stdout.contains(finding), "{}", ended.stdout);
+    let report = world.run(&["report", "r"]);
+    assert!(report.stdout.contains(finding), "{}", report.stdout);
+}
+
+#[test]
 fn workers_are_replaced_after_so_many_cases() {
     let world = World::new();
     let entries: Vec<String> = (0..7).map(|n| format!("pass.{n}")).collect();

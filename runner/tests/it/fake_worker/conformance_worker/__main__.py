@@ -337,6 +337,8 @@ def execute(link, message):
         observed(link, message, good)
     elif entry == "mismatch":
         observed(link, message, [1.0, 2.0, 4.0])
+    elif entry == "fused":
+        observed(link, message, good if message["mode"] == "strict" else [1.0, 2.0, 4.0])
     elif entry == "nan":
         observed(link, message, [1.0, float("nan"), 3.0])
     elif entry == "nonfinite":
