@@ -23,10 +23,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from browser import ARGUMENTS, find_chromium
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = Path(os.environ.get("CONFORMANCE_TEST_BIN", ROOT / "target" / "debug"))
 PYTHON = os.environ.get("CONFORMANCE_TEST_PYTHON", "")
+
+
+BROKEN_GATE = """
+title = "The device that is broken on purpose"
+[[rule]]
+name = "operators"
+suite = "operators"
+device = "faulty"
+planned_min = 1
+completeness_min = 1.0
+pass_rate_min = 0.5
+new_fail_max = 0
+stale_hours = 26
+"""
+"""Beside the project's own gates, so that there is one with cases that block it."""
 
 
 def free_port() -> int:
@@ -48,6 +66,9 @@ class Service:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
+        gates = self.folder / "gates"
+        shutil.copytree(ROOT / "gates", gates, dirs_exist_ok=True)
+        (gates / "broken.toml").write_text(BROKEN_GATE)
         log = open(self.folder / "server.log", "ab")  # noqa: SIM115, lives as long as the process
         self.process = subprocess.Popen(
             [
@@ -58,7 +79,7 @@ class Service:
                 "--data-dir",
                 self.folder / "data",
                 "--gates",
-                ROOT / "gates",
+                gates,
             ],
             stdout=log,
             stderr=log,
@@ -184,11 +205,51 @@ class Runner:
             time.sleep(0.02)
 
 
-@pytest.fixture
-def runner(service: Service, python: str, tmp_path: Path, request: pytest.FixtureRequest) -> Runner:
-    token_file = tmp_path / "token"
+def make_runner(service: Service, python: str, folder: Path) -> Runner:
+    token_file = folder / "token"
     token_file.write_text(service.token(f"e2e-{time.time_ns()}"))
-    return Runner(service, python, tmp_path / "runs", token_file)
+    return Runner(service, python, folder / "runs", token_file)
+
+
+@pytest.fixture
+def runner(service: Service, python: str, tmp_path: Path) -> Runner:
+    return make_runner(service, python, tmp_path)
+
+
+@dataclass
+class Finished:
+    """A run that has ended, and what the runner said of it."""
+
+    run_key: str
+    runner: Runner
+    process: subprocess.CompletedProcess[str]
+
+
+@pytest.fixture(scope="session")
+def simulated(service: Service, python: str, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """What `make demo` executes, once for every test that looks at it."""
+    runner = make_runner(service, python, tmp_path_factory.mktemp("simulated"))
+    run_key = "e2e-simulated"
+    suites = [f"--suite={suite}" for suite in ("operators", "tier1", "tier2", "dynamism")]
+    command = runner.command(
+        run_key,
+        *suites,
+        *("--selection", "smoke", "--samples", "2"),
+        *("--model-list", str(ROOT / "model-lists" / "smoke.toml")),
+        *("--device", "tpu-sim", "--mode", "eager", "--mode", "compile"),
+    )
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    return Finished(run_key, runner, process)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """Debian's browser with a throw-away profile; Playwright only drives it."""
+    program = find_chromium()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
+        yield browser
+        browser.close()
 
 
 def descendants(process_id: int) -> list[int]:

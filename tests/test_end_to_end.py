@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections import Counter
 
-from conftest import PROGRAMS, ROOT, Runner, Service, descendants
+from conftest import PROGRAMS, Finished, Runner, Service, descendants
 
 SMOKE = ("--suite", "operators", "--selection", "smoke")
 CPU_OPERATORS = (*SMOKE, "--device", "cpu", "--samples", "3")
@@ -29,30 +29,9 @@ def assert_each_planned_case_once(service: Service, runner: Runner, run_key: str
 
 
 def test_the_demo_shows_passes_missing_operators_and_a_crash_that_cost_one_case(
-    service: Service, runner: Runner
+    service: Service, simulated: Finished
 ) -> None:
-    run_key = "e2e-simulated"
-    process = subprocess.run(
-        runner.command(
-            run_key,
-            *(
-                *SMOKE,
-                "--samples",
-                "2",
-                "--suite",
-                "tier1",
-                "--suite",
-                "tier2",
-                "--suite",
-                "dynamism",
-            ),
-            *("--model-list", str(ROOT / "model-lists" / "smoke.toml")),
-            *("--device", "tpu-sim", "--mode", "eager", "--mode", "compile"),
-        ),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    run_key, runner, process = simulated.run_key, simulated.runner, simulated.process
     summary = process.stdout + process.stderr
     assert process.returncode == 1, summary
 

@@ -10,6 +10,7 @@ use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::decompression::RequestDecompressionLayer;
@@ -49,6 +50,10 @@ pub struct AppState {
     pub metrics: Arc<Metrics>,
     /// How much each token may still do.
     pub rate: Arc<TokenRate>,
+    /// Room for pages that are told while a run goes on.
+    pub watchers: Arc<Semaphore>,
+    /// Ends what would otherwise keep a connection open.
+    pub stopping: CancellationToken,
 }
 
 /// Settings that handlers look at.
@@ -79,6 +84,8 @@ impl AppState {
             webhooks: Arc::default(),
             metrics: Arc::default(),
             rate,
+            watchers: Arc::new(Semaphore::new(crate::pages::run_events::MOST_WATCHERS)),
+            stopping: CancellationToken::new(),
         }
     }
 }
@@ -203,10 +210,10 @@ async fn restrict_reads(
 pub async fn serve(
     listener: tokio::net::TcpListener,
     state: AppState,
-    stop: tokio_util::sync::CancellationToken,
+    stop: CancellationToken,
     drain: Duration,
 ) -> anyhow::Result<()> {
-    let app = router(state);
+    let app = router(AppState { stopping: stop.clone(), ..state });
     let graceful = stop.clone();
     let server = axum::serve(listener, app)
         .with_graceful_shutdown(async move { graceful.cancelled().await });

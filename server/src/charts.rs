@@ -1,6 +1,8 @@
 //! Geometry of the charts. Templates in `templates/partials/` draw it as SVG and escape its texts;
 //! every chart has a title, a description and the same numbers in a table beside it.
 
+pub mod trend;
+
 use std::fmt::Write as _;
 
 use protocol::evidence::SweepPoint;

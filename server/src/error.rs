@@ -61,8 +61,10 @@ pub enum Error {
         limit_bytes: usize,
     },
     /// Too much at once; the same request will do later.
-    #[error("the server is busy taking in other results")]
+    #[error("the server is busy {doing}")]
     Busy {
+        /// With what.
+        doing: &'static str,
         /// When to come back.
         retry_after_secs: u64,
     },
@@ -141,7 +143,7 @@ impl Error {
 
     const fn retry_after_secs(&self) -> Option<u64> {
         match self {
-            Self::Busy { retry_after_secs } | Self::TooMany { retry_after_secs, .. } => {
+            Self::Busy { retry_after_secs, .. } | Self::TooMany { retry_after_secs, .. } => {
                 Some(*retry_after_secs)
             }
             Self::Unavailable(_) => Some(5),

@@ -57,6 +57,8 @@ fn is_disturbing(character: char) -> bool {
         '\n' | '\t' => false,
         '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{2028}' | '\u{2029}' => true,
         '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
+        // No characters at all, and forbidden in a feed.
+        '\u{fffe}' | '\u{ffff}' => true,
         other => other.is_control(),
     }
 }

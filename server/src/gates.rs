@@ -95,7 +95,7 @@ pub async fn ask(
             return Ok(answer);
         }
     }
-    Err(Error::Busy { retry_after_secs: 5 })
+    Err(Error::Busy { doing: "answering other gates", retry_after_secs: 5 })
 }
 
 /// The newest sealed runs that the gate's rules are about, without reruns.

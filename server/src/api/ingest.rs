@@ -42,7 +42,10 @@ impl Room {
     pub(super) async fn take(state: &AppState) -> Result<SemaphorePermit<'_>> {
         match tokio::time::timeout(PATIENCE, state.ingest_room.acquire()).await {
             Ok(Ok(permit)) => Ok(permit),
-            Ok(Err(_)) | Err(_) => Err(Error::Busy { retry_after_secs: RETRY_AFTER_SECS }),
+            Ok(Err(_)) | Err(_) => Err(Error::Busy {
+                doing: "taking in other results",
+                retry_after_secs: RETRY_AFTER_SECS,
+            }),
         }
     }
 }

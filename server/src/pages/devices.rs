@@ -8,6 +8,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
 use chrono::{DateTime, Utc};
+use sqlx::PgPool;
 
 use super::view::{self, Mark, Section, Shell};
 use super::{rows, scope};
@@ -30,42 +31,46 @@ struct DevicesPage {
 }
 
 #[derive(Debug)]
-struct DeviceLine {
-    profile: String,
-    runs_href: String,
-    kind: String,
-    simulated: bool,
-    runs: i64,
-    void: i64,
-    hosts: i64,
-    first_started_at: DateTime<Utc>,
-    last: Option<LastRun>,
-    evidence: Option<Evidence>,
+pub(super) struct DeviceLine {
+    pub(super) profile: String,
+    pub(super) runs_href: String,
+    pub(super) kind: String,
+    pub(super) simulated: bool,
+    pub(super) runs: i64,
+    pub(super) void: i64,
+    pub(super) hosts: i64,
+    pub(super) first_started_at: DateTime<Utc>,
+    pub(super) last: Option<LastRun>,
+    pub(super) evidence: Option<Evidence>,
 }
 
 #[derive(Debug)]
-struct LastRun {
-    key: String,
-    href: String,
-    state: Mark,
-    age: String,
-    started_at: DateTime<Utc>,
-    versions: Vec<(String, String)>,
+pub(super) struct LastRun {
+    pub(super) key: String,
+    pub(super) href: String,
+    pub(super) state: Mark,
+    pub(super) age: String,
+    pub(super) started_at: DateTime<Utc>,
+    pub(super) versions: Vec<(String, String)>,
 }
 
 /// The newest sealed run that counts.
 #[derive(Debug)]
-struct Evidence {
-    href: String,
-    suites: String,
-    age: String,
-    measured_at: DateTime<Utc>,
-    is_stale: bool,
+pub(super) struct Evidence {
+    pub(super) href: String,
+    pub(super) suites: String,
+    pub(super) age: String,
+    pub(super) measured_at: DateTime<Utc>,
+    pub(super) is_stale: bool,
 }
 
 async fn show(State(state): State<AppState>) -> Result<DevicesPage> {
-    let pool = state.db.pool();
-    let now = state.clock.now();
+    let devices = list(state.db.pool(), state.clock.now()).await?;
+    Ok(DevicesPage { shell: Shell::new(Section::Devices), devices })
+}
+
+/// Every device that a run was announced on, hardware before simulation.
+pub(super) async fn list(pool: &PgPool, now: DateTime<Utc>) -> Result<Vec<DeviceLine>> {
     let mut devices = read_fleet::list_devices(pool).await?;
     devices.sort_by_key(|device| scope::preference(&device.profile));
     let newest = devices.iter().map(|device| device.newest_run_id);
@@ -73,10 +78,7 @@ async fn show(State(state): State<AppState>) -> Result<DevicesPage> {
     let filter = RunFilter { ids: Some(ids), ..RunFilter::default() };
     let runs = read_runs::select_runs(pool, &filter, i64::MAX, 0).await?;
     let runs: BTreeMap<i64, RunView> = runs.into_iter().map(|run| (run.id, run)).collect();
-    Ok(DevicesPage {
-        shell: Shell::new(Section::Devices),
-        devices: devices.into_iter().map(|device| DeviceLine::new(device, &runs, now)).collect(),
-    })
+    Ok(devices.into_iter().map(|device| DeviceLine::new(device, &runs, now)).collect())
 }
 
 impl DeviceLine {

@@ -1,25 +1,30 @@
-//! The home page: for every device profile the newest figure of each suite with its age, what
-//! changed since the run before, what blocks most, and the newest runs.
+//! The home page: for every device profile the figures of its suites, what blocks most and what
+//! failed alike; gates, waivers that end soon, the fleet, and the newest runs. A figure is made in
+//! `figure`.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
 
 use askama::Template;
 use askama_web::WebTemplate;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
-use chrono::{DateTime, Utc};
+use chrono::{Days, NaiveDate};
 use protocol::Suite;
 use sqlx::PgPool;
 
-use super::count::Count;
-use super::rows::{self, Counts, RunRow};
+use super::devices::{self, DeviceLine};
+use super::figure::{Material, Nights, SuiteCard};
+use super::rows::{Counts, RunRow};
+use super::run::ClusterRow;
 use super::scope;
 use super::view::{self, Mark, Section, Shell};
 use crate::app::AppState;
-use crate::db::read_home::{self, Blocker, Change, NewestRun};
+use crate::db::read_home::{self, Blocker, NewestRun};
 use crate::db::read_runs::{self, RunFilter, RunView};
-use crate::db::read_waived::{self, WaiverTally};
+use crate::db::read_trend;
+use crate::db::read_waived::{self, EXPIRING_DAYS, WaiverTally};
+use crate::db::waivers::{self, WaiverRow};
 use crate::error::Result;
 use crate::filters;
 use crate::gates;
@@ -27,6 +32,8 @@ use crate::judge::gate::LATEST;
 
 const LATEST_RUNS: i64 = 10;
 const TOP_BLOCKERS: i64 = 8;
+const TOP_CLUSTERS: i64 = 5;
+const MOST_EXPIRING: usize = 5;
 
 /// The route.
 pub fn router() -> Router<AppState> {
@@ -40,7 +47,9 @@ struct HomePage {
     public_url: String,
     gates: Vec<GateLine>,
     waivers: WaiverTally,
-    devices: Vec<DeviceSection>,
+    expiring: Vec<ExpiringRow>,
+    sections: Vec<DeviceSection>,
+    devices: Vec<DeviceLine>,
     runs: Vec<RunRow>,
 }
 
@@ -60,36 +69,17 @@ struct DeviceSection {
     cards: Vec<SuiteCard>,
     blockers: Vec<BlockerRow>,
     blockers_total: i64,
+    clusters: Vec<ClusterRow>,
     pin: String,
 }
 
-/// One figure. Without a run it says so, and nothing else.
+/// A waiver that ends soon.
 #[derive(Debug)]
-struct SuiteCard {
-    title: String,
-    question: &'static str,
-    figure: Option<Figure>,
-}
-
-#[derive(Debug)]
-struct Figure {
-    href: String,
-    count: Count,
-    is_stale: bool,
-    age: String,
-    measured_at: DateTime<Utc>,
-    change: Option<ChangeLine>,
-    /// Key and page of a newer run that is not sealed yet.
-    newer: Option<(String, String)>,
-    regressed: u64,
-    fixed: u64,
-}
-
-#[derive(Debug)]
-struct ChangeLine {
-    previous_href: String,
-    change: Change,
-    is_same: bool,
+struct ExpiringRow {
+    case_pattern: String,
+    owner: String,
+    expires_on: NaiveDate,
+    days_left: i64,
 }
 
 #[derive(Debug)]
@@ -120,7 +110,7 @@ impl BlockerRow {
 
 async fn show(State(state): State<AppState>) -> Result<HomePage> {
     let pool = state.db.pool();
-    let now = state.clock.now();
+    let (now, today) = (state.clock.now(), state.clock.today());
     let newest = read_home::list_newest_runs(pool).await?;
     let latest = read_runs::select_runs(pool, &RunFilter::default(), LATEST_RUNS, 0).await?;
     let open = RunFilter { state: Some("running".to_owned()), ..RunFilter::default() };
@@ -131,24 +121,50 @@ async fn show(State(state): State<AppState>) -> Result<HomePage> {
     heads.extend(open);
     ids.extend(latest.iter().map(|run| run.id));
     let counts = Counts::new(&read_runs::list_tallies(pool, &ids).await?);
-
-    let mut profiles: BTreeMap<(usize, String), Vec<&NewestRun>> = BTreeMap::new();
-    for run in &newest {
-        let place = (scope::preference(&run.device_profile), run.device_profile.clone());
-        profiles.entry(place).or_default().push(run);
-    }
-    let mut devices = Vec::new();
-    for ((_, profile), runs) in &profiles {
-        devices.push(device_section(pool, profile, runs, &heads, &counts, now).await?);
+    let material = Material {
+        newest: &newest,
+        releases: &read_trend::list_releases(pool).await?,
+        nights: &Nights::read(pool, now, None, None).await?,
+        heads: &heads,
+        counts: &counts,
+        now,
+    };
+    let mut sections = Vec::new();
+    for profile in profiles(&newest) {
+        sections.push(device_section(pool, &profile, &material).await?);
     }
     Ok(HomePage {
         shell: Shell::new(Section::Home),
         public_url: state.settings.public_url.clone(),
         gates: gate_lines(&state).await?,
-        waivers: read_waived::tally(pool, state.clock.today()).await?,
-        devices,
+        waivers: read_waived::tally(pool, today).await?,
+        expiring: expiring(pool, today).await?,
+        sections,
+        devices: devices::list(pool, now).await?,
         runs: latest.iter().map(|run| RunRow::new(run, &counts, now)).collect(),
     })
+}
+
+/// Device profiles with a sealed run, hardware before simulation.
+pub(super) fn profiles(newest: &[NewestRun]) -> Vec<String> {
+    let mut names: Vec<String> = newest.iter().map(|run| run.device_profile.clone()).collect();
+    names.sort_by_key(|name| (scope::preference(name), name.clone()));
+    names.dedup();
+    names
+}
+
+/// Waivers that end soon, the next one first.
+async fn expiring(pool: &PgPool, today: NaiveDate) -> Result<Vec<ExpiringRow>> {
+    let days = Days::new(u64::from(EXPIRING_DAYS.unsigned_abs()));
+    let until = today.checked_add_days(days).unwrap_or(today);
+    let rows = waivers::list_expiring(pool, today, until).await?;
+    let row = |waiver: WaiverRow| ExpiringRow {
+        days_left: (waiver.expires_on - today).num_days(),
+        case_pattern: waiver.case_pattern,
+        owner: waiver.owner,
+        expires_on: waiver.expires_on,
+    };
+    Ok(rows.into_iter().take(MOST_EXPIRING).map(row).collect())
 }
 
 async fn gate_lines(state: &AppState) -> Result<Vec<GateLine>> {
@@ -166,54 +182,29 @@ async fn gate_lines(state: &AppState) -> Result<Vec<GateLine>> {
     Ok(lines)
 }
 
-/// The newest run that began after this one, on the same device, with this suite, and is not
-/// sealed. It never takes the place of a sealed one, and is never kept quiet.
-fn find_newer(suite: Suite, run: &RunView, heads: &[RunView]) -> Option<(String, String)> {
-    let is_newer = |other: &&RunView| {
-        other.state != "sealed"
-            && other.device_profile == run.device_profile
-            && other.started_at > run.started_at
-            && other.suites.iter().any(|name| name == suite.as_str())
-    };
-    let newer = heads.iter().find(is_newer)?;
-    Some((newer.key.clone(), view::run_href(&newer.key)))
-}
-
 async fn device_section(
     pool: &PgPool,
     profile: &str,
-    runs: &[&NewestRun],
-    heads: &[RunView],
-    counts: &Counts,
-    now: DateTime<Utc>,
+    material: &Material<'_>,
 ) -> Result<DeviceSection> {
-    let newest = |suite: Suite, rank| runs.iter().find(|r| r.suite.0 == suite && r.rank == rank);
     let mut cards = Vec::new();
-    let (mut run_ids, mut suites) = (Vec::new(), Vec::new());
-    let mut simulated = false;
+    let mut runs: Vec<&RunView> = Vec::new();
+    let mut suites = Vec::new();
     // An integration has a card where it has a run, and ours always: no data is said too.
     let mut shown = Suite::ALL.to_vec();
-    shown.extend(runs.iter().map(|run| run.suite.0).filter(|suite| suite.is_imported()));
+    let own = material.newest.iter().filter(|run| run.device_profile == profile);
+    shown.extend(own.map(|run| run.suite.0).filter(|suite| suite.is_imported()));
     shown.dedup();
     for suite in &shown {
-        let mut figure = None;
-        if let Some(run) = newest(*suite, 1)
-            && let Some(head) = heads.iter().find(|head| head.id == run.run_id)
-        {
-            let change = match newest(*suite, 2) {
-                Some(before) => Some(change_line(pool, *suite, run.run_id, before).await?),
-                None => None,
-            };
-            let count = counts.of(run.run_id, *suite);
-            let newer = find_newer(*suite, head, heads);
-            figure = Some(Figure { newer, ..Figure::new(head, count, change, now) });
-            simulated |= head.simulated;
-            run_ids.push(run.run_id);
+        let (card, head) = SuiteCard::find(pool, profile, *suite, material).await?;
+        cards.push(card);
+        if let Some(head) = head {
+            runs.push(head);
             suites.push(suite.to_string());
         }
-        let (title, question) = (rows::suite_title(*suite), rows::suite_question(*suite));
-        cards.push(SuiteCard { title, question, figure });
     }
+    let run_ids: Vec<i64> = runs.iter().map(|run| run.id).collect();
+    let simulated = runs.iter().any(|run| run.simulated);
     let blockers = read_home::list_blockers(pool, &run_ids, &suites, None, TOP_BLOCKERS).await?;
     let pin = format!("device={profile}");
     Ok(DeviceSection {
@@ -222,43 +213,21 @@ async fn device_section(
         cards,
         blockers_total: blockers.first().map_or(0, |blocker| blocker.total),
         blockers: blockers.into_iter().map(|b| BlockerRow::new(b, &pin)).collect(),
+        clusters: top_clusters(pool, runs).await?,
         pin: view::encode(profile),
     })
 }
 
-async fn change_line(
-    pool: &PgPool,
-    suite: Suite,
-    run_id: i64,
-    before: &NewestRun,
-) -> Result<ChangeLine> {
-    let change = read_home::compare_runs(pool, suite, run_id, before.run_id).await?;
-    Ok(ChangeLine {
-        previous_href: view::run_href(&before.run_key),
-        is_same: change.gained == 0
-            && change.lost == 0
-            && change.no_longer_learnt == 0
-            && change.newly_learnt == 0
-            && change.only_now == 0
-            && change.only_before == 0,
-        change,
-    })
-}
-
-impl Figure {
-    fn new(run: &RunView, count: Count, change: Option<ChangeLine>, now: DateTime<Utc>) -> Self {
-        let measured_at = rows::measured_at(run);
-        let age = now - measured_at;
-        Self {
-            href: view::run_href(&run.key),
-            is_stale: rows::is_stale(run, now),
-            age: filters::say_duration(age),
-            measured_at,
-            change,
-            newer: None,
-            regressed: count.of(protocol::Verdict::Regressed),
-            fixed: count.of(protocol::Verdict::Fixed),
-            count,
-        }
+/// The largest clusters over some runs, each with the run that it is of.
+async fn top_clusters(pool: &PgPool, mut runs: Vec<&RunView>) -> Result<Vec<ClusterRow>> {
+    runs.sort_by_key(|run| run.id);
+    runs.dedup_by_key(|run| run.id);
+    let mut clusters = Vec::new();
+    for run in runs {
+        let of_run = read_runs::list_clusters(pool, run.id, TOP_CLUSTERS).await?;
+        clusters.extend(of_run.into_iter().map(|row| ClusterRow::new(row, &run.key)));
     }
+    clusters.sort_by_key(|row| Reverse(row.cases));
+    clusters.truncate(usize::try_from(TOP_CLUSTERS).unwrap_or_default());
+    Ok(clusters)
 }

@@ -2,7 +2,7 @@
 //! from the judge by way of the tables; templates compute nothing.
 //!
 //! Shared: `view` marks, links and forms; `count` sums of cases; `rows` lines of tables; `scope`
-//! which runs a page looks at; `evidence` and `ansi` what a case page shows of an attempt.
+//! which runs a page looks at; `figure` a suite's card; `evidence` and `ansi` what a case page shows of an attempt.
 
 use axum::Router;
 
@@ -18,6 +18,8 @@ pub mod count;
 pub mod devices;
 pub mod error;
 pub mod evidence;
+pub mod feeds;
+mod figure;
 pub mod gates;
 pub mod home;
 mod matrix;
@@ -27,9 +29,11 @@ pub mod operator;
 pub mod operators;
 pub mod rows;
 pub mod run;
+pub mod run_events;
 pub mod runs;
 pub mod scope;
 pub mod search;
+pub mod trend;
 pub mod view;
 pub mod waivers;
 
@@ -38,8 +42,11 @@ pub fn router() -> Router<AppState> {
     Router::new()
         .merge(assets::router())
         .merge(home::router())
+        .merge(trend::router())
         .merge(runs::router())
         .merge(run::router())
+        .merge(run_events::router())
+        .merge(feeds::router())
         .merge(case::router())
         .merge(operators::router())
         .merge(operator::router())

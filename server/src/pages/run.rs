@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 use super::count::Count;
 use super::rows::{self, CaseRow, Counts, RunHead};
+use super::run_events;
 use super::view::{self, Choice, Mark, Pager, Section, Shell};
 use crate::app::AppState;
 use crate::db::read_fleet;
@@ -87,15 +88,15 @@ struct UnimplementedRow {
 }
 
 #[derive(Debug)]
-struct ClusterRow {
-    mark: Mark,
-    trouble: String,
-    operator: String,
-    operator_href: String,
-    line: String,
-    cases: i64,
-    subjects: i64,
-    href: String,
+pub(super) struct ClusterRow {
+    pub(super) mark: Mark,
+    pub(super) trouble: String,
+    pub(super) operator: String,
+    pub(super) operator_href: String,
+    pub(super) line: String,
+    pub(super) cases: i64,
+    pub(super) subjects: i64,
+    pub(super) href: String,
 }
 
 /// The filter as the form shows it.
@@ -136,10 +137,12 @@ async fn show(
     let unimplemented = read_home::list_unimplemented(pool, run.id).await?;
     let previous = read_fleet::find_previous(pool, run.id).await?;
     let action = view::run_href(&run.key);
+    let is_open = run.state != "sealed";
     let total = cases.first().map_or(0, |case| case.total).cast_unsigned();
     Ok(RunPage {
         shell: Shell {
-            refresh_secs: (run.state != "sealed").then_some(REFRESH_SECS),
+            refresh_secs: is_open.then_some(REFRESH_SECS),
+            events_href: if is_open { run_events::events_href(&run.key) } else { String::new() },
             ..Shell::new(Section::Runs)
         },
         previous: previous.map(|before| {
@@ -263,7 +266,7 @@ impl UnimplementedRow {
 }
 
 impl ClusterRow {
-    fn new(row: Cluster, run_key: &str) -> Self {
+    pub(super) fn new(row: Cluster, run_key: &str) -> Self {
         let operator = row.operator.unwrap_or_default();
         let stage = row.stage.unwrap_or_default();
         Self {

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use protocol::{Outcome, Suite, Verdict};
 
-use super::assets;
+use super::{assets, feeds};
 use crate::error::{Error, Result};
 
 /// A word with a shape and a tone. The word is always there; shape and colour only help the eye.
@@ -120,13 +120,21 @@ pub struct Shell {
     pub section: Section,
     /// After how many seconds the page should be read again; nothing when it is final.
     pub refresh_secs: Option<u32>,
+    /// Where an open page is told that it has changed; empty when it is not.
+    pub events_href: String,
 }
 
 impl Shell {
     /// A page that stays as it is.
     #[must_use]
     pub const fn new(section: Section) -> Self {
-        Self { section, refresh_secs: None }
+        Self { section, refresh_secs: None, events_href: String::new() }
+    }
+
+    /// Address of the feed of regressions.
+    #[must_use]
+    pub const fn feed_href(&self) -> &'static str {
+        feeds::REGRESSIONS
     }
 
     /// Entries of the navigation: address, name, whether the page is in it.

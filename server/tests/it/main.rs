@@ -26,6 +26,7 @@ mod migrations;
 mod observed;
 mod openapi;
 mod operations;
+mod pages_live;
 mod pages_numbers;
 mod pages_safety;
 mod pages_snapshots;

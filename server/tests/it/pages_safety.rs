@@ -12,8 +12,9 @@ use super::harness::{Options, World, scenario, scenario_with};
 use super::pages_world;
 
 /// Addresses that every crawl starts from.
-const ROOTS: [&str; 14] = [
+const ROOTS: [&str; 15] = [
     "/",
+    "/trend",
     "/runs",
     "/operators",
     "/operators?view=overloads",
@@ -40,7 +41,8 @@ async fn crawl(world: &World) -> Vec<(String, String)> {
             continue;
         }
         assert!(seen.len() < 3000, "the crawl does not end");
-        if path.starts_with("/api/") || path.starts_with("/static/") {
+        if path.starts_with("/api/") || path.starts_with("/static/") || path.starts_with("/feeds/")
+        {
             assert_eq!(world.get(&path).await.status.as_u16(), 200, "{path}");
             continue;
         }
