@@ -4,6 +4,8 @@ take a filter out of somebody's hands.
 
 from __future__ import annotations
 
+import time
+
 from playwright.sync_api import Browser, expect
 
 from browser import visitor
@@ -15,10 +17,10 @@ CASES = [f"operators/opinfo:{name}#0/float32.eager.forward" for name in ("add", 
 
 
 def test_a_running_run_is_followed_until_its_seal(chromium: Browser, service: Service) -> None:
-    run = PushedRun(service, "browser-live", "cpu", CASES)
+    run = PushedRun(service, f"browser-live-{time.time_ns()}", "cpu", CASES)
     run.announce()
     with visitor(chromium, service.url) as tab:
-        tab.visit("/runs/browser-live")
+        tab.visit(f"/runs/{run.run_key}")
         state = tab.page.locator("main p.where .mark").first
         passed = tab.page.locator("table.suites tbody td").first
         expect(state).to_have_text("running")
@@ -45,10 +47,10 @@ def test_a_running_run_is_followed_until_its_seal(chromium: Browser, service: Se
 def test_a_running_run_reads_itself_again_without_a_script(
     chromium: Browser, service: Service
 ) -> None:
-    run = PushedRun(service, "browser-live-plain", "cpu", CASES[:2])
+    run = PushedRun(service, f"browser-plain-{time.time_ns()}", "cpu", CASES[:2])
     run.announce()
     with visitor(chromium, service.url, script=False) as tab:
-        tab.visit("/runs/browser-live-plain")
+        tab.visit(f"/runs/{run.run_key}")
         passed = tab.page.locator("table.suites tbody td").first
         expect(passed).to_have_text("0 of 2")
         run.deliver([attempt(CASES[0], "pass")])

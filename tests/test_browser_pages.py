@@ -44,6 +44,7 @@ def pages_of(service: Service, run_key: str) -> dict[str, str]:
     device = service.api(f"/runs/{segment(run_key)}")["device_profile"]
     pages = {
         "home": "/",
+        "trend": f"/trend?suite=operators&device={device}",
         "runs": "/runs",
         "run": run,
         "run-filtered": f"{run}?outcome=unsupported&text=a&order=manifest",
@@ -122,6 +123,7 @@ def hostile_pages(service: Service, simulated: Finished) -> dict[str, str]:
     run.announce(
         device_kind=HOSTILE_TEXT,
         host=HOSTILE_TEXT,
+        started_at="2026-11-30T05:11:45Z",
         versions={"torch": HOSTILE_TEXT, HOSTILE_TEXT[:60]: LONG[:200]},
         labels={HOSTILE_TEXT[:60]: HOSTILE_TEXT},
     )
