@@ -1,6 +1,7 @@
 //! Geometry of the charts. Templates in `templates/partials/` draw it as SVG and escape its texts;
 //! every chart has a title, a description and the same numbers in a table beside it.
 
+pub mod errors;
 pub mod trend;
 
 use std::fmt::Write as _;
@@ -181,7 +182,7 @@ impl SweepChart {
             top: TOP,
             bottom: TOP + PLOT_HEIGHT,
             marks,
-            grid: grid(low, high),
+            grid: grid_between(low, high, TOP, PLOT_HEIGHT),
             line: line.trim_end().to_owned(),
             axis: if single {
                 sweep[0].sizes.keys().next().cloned().unwrap_or_default()
@@ -225,12 +226,13 @@ fn decades(errors: &[Option<f64>]) -> (f64, f64) {
     (low - 1.0, high.max(low + 1.0))
 }
 
-fn grid(low: f64, high: f64) -> Vec<GridLine> {
+/// Lines at whole powers of ten, at most six.
+fn grid_between(low: f64, high: f64, top: f64, height: f64) -> Vec<GridLine> {
     let step = ((high - low) / 5.0).ceil().max(1.0);
     let mut lines = Vec::new();
     let mut decade = low;
     while decade <= high {
-        let y = TOP + PLOT_HEIGHT * (1.0 - (decade - low) / (high - low));
+        let y = top + height * (1.0 - (decade - low) / (high - low));
         lines.push(GridLine { y, label: format!("1e{decade:.0}") });
         decade += step;
     }

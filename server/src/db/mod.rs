@@ -24,6 +24,7 @@ pub mod manifests;
 pub mod operators;
 pub mod read_blockers;
 pub mod read_cases;
+pub mod read_errors;
 pub mod read_fleet;
 pub mod read_home;
 pub mod read_live;

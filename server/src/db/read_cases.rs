@@ -91,3 +91,58 @@ pub async fn list_history(
     .fetch_all(db)
     .await
 }
+
+/// Cases of one subject, verdict and outcome in one run.
+#[derive(Debug, Clone)]
+pub struct SubjectHistory {
+    /// The run.
+    pub run_key: String,
+    /// When it started.
+    pub started_at: DateTime<Utc>,
+    /// Version of the backend under test, if the run says.
+    pub backend_version: Option<String>,
+    /// The judgement there.
+    pub verdict: Word<Verdict>,
+    /// The worst outcome; nothing when missing.
+    pub outcome: Option<Word<Outcome>>,
+    /// How many.
+    pub cases: i64,
+}
+
+/// The newest runs of a device profile that planned cases of this subject, newest first, the lines
+/// of each together. Void runs are left out, and those that executed again what had come out badly.
+pub async fn list_subject_history(
+    db: impl PgExecutor<'_>,
+    subject_base: &str,
+    suites: &[String],
+    device_profile: &str,
+    most_runs: i64,
+) -> sqlx::Result<Vec<SubjectHistory>> {
+    sqlx::query_as!(
+        SubjectHistory,
+        r#"
+        WITH counted AS (
+            SELECT v.run_id, v.verdict, v.outcome, count(*) AS cases
+            FROM cases c JOIN case_verdicts v ON v.case_id = c.id
+            WHERE c.subject_base = $1 AND c.suite = ANY ($2)
+            GROUP BY v.run_id, v.verdict, v.outcome
+        ), newest AS (
+            SELECT r.id FROM runs r
+            WHERE r.device_profile = $3 AND r.completeness IS DISTINCT FROM 'void'
+              AND NOT r.is_rerun AND r.id IN (SELECT run_id FROM counted)
+            ORDER BY r.started_at DESC, r.id DESC LIMIT $4
+        )
+        SELECT r.key AS run_key, r.started_at, r.versions ->> 'torch_tpu' AS backend_version,
+               k.verdict AS "verdict: Word<Verdict>", k.outcome AS "outcome: Word<Outcome>",
+               k.cases AS "cases!"
+        FROM counted k JOIN newest n ON n.id = k.run_id JOIN runs r ON r.id = k.run_id
+        ORDER BY r.started_at DESC, r.id DESC
+        "#,
+        subject_base,
+        suites,
+        device_profile,
+        most_runs,
+    )
+    .fetch_all(db)
+    .await
+}

@@ -223,10 +223,13 @@ pub async fn list_operator_users(
     .await
 }
 
-/// Whether any run has ever touched this operator or overload.
+/// Whether any run has ever touched this operator or overload, or any build has it.
 pub async fn is_known_operator(db: impl PgExecutor<'_>, name: &str) -> sqlx::Result<bool> {
     sqlx::query_scalar!(
-        r#"SELECT EXISTS (SELECT FROM operators WHERE operator = $1 OR overload = $1) AS "known!""#,
+        r#"
+        SELECT EXISTS (SELECT FROM operators WHERE operator = $1 OR overload = $1)
+            OR EXISTS (SELECT FROM inventory_overloads WHERE operator = $1 OR name = $1) AS "known!"
+        "#,
         name,
     )
     .fetch_one(db)

@@ -11,19 +11,25 @@ use axum::extract::State;
 use axum::routing::get;
 use chrono::{DateTime, Utc};
 use protocol::Suite;
+use protocol::coverage::{Coverage, Definition};
 use serde::Deserialize;
 use sqlx::PgPool;
 
+use super::claim_subjects::Subjects;
 use super::count::{self, Count};
+use super::coverage;
 use super::rows;
 use super::scope::{self, Scope};
-use super::view::{self, Mark, Section, Shell};
+use super::view::{self, Choice, Mark, Section, Shell};
 use crate::app::AppState;
 use crate::db::read_operators;
 use crate::db::read_runs::RunView;
 use crate::error::Result;
 use crate::extract::Query;
 use crate::filters;
+
+/// Names listed beside a claim; the rest stand behind its link.
+const FIRST_DIFFERENCES: usize = 12;
 
 /// The route.
 pub fn router() -> Router<AppState> {
@@ -34,6 +40,7 @@ pub fn router() -> Router<AppState> {
 struct Parameters {
     device: Option<String>,
     run: Option<String>,
+    definition: Option<String>,
 }
 
 /// A figure that was published.
@@ -102,6 +109,8 @@ struct ClaimsPage {
     shell: Shell,
     scope: Scope,
     claims: Vec<ClaimLine>,
+    /// Definitions that operators can be counted by here; the value is the address.
+    definitions: Vec<Choice>,
 }
 
 #[derive(Debug)]
@@ -111,7 +120,7 @@ struct ClaimLine {
     published: String,
     published_rate: String,
     definition: &'static str,
-    measured_as: &'static str,
+    measured_as: String,
     answer: Mark,
     measured: Option<Measured>,
 }
@@ -129,8 +138,12 @@ struct Measured {
     cases: Count,
     /// What keeps it from standing beside the claim.
     caveats: Vec<String>,
+    /// By which definition of coverage it was counted, when it was by one.
+    definition: Option<Definition>,
     differences: u64,
     differences_href: String,
+    /// The first of them, with their pages.
+    first_differences: Vec<(String, String)>,
 }
 
 async fn show(
@@ -141,18 +154,36 @@ async fn show(
     let now = state.clock.now();
     let pins = scope::Asked { device: asked.device.as_deref(), run: asked.run.as_deref() };
     let scope = scope::find(pool, pins, Suite::ALL, Suite::ALL, now).await?;
+    let definition = view::word::<Definition>(asked.definition.as_deref())?;
+    let definition = definition.unwrap_or(coverage::DEFAULT);
+    let counted = coverage::count_all(pool, &scope).await?;
+    let chosen = counted.iter().find(|coverage| coverage.definition == definition);
     let mut claims = Vec::with_capacity(CLAIMS.len());
     for claim in CLAIMS {
         let measured = match scope.run_key_of(claim.suite) {
             Some(key) => match scope.runs.iter().find(|run| run.key == key) {
-                Some(run) => Some(Measured::make(pool, claim, run, now).await?),
+                Some(run) => Some(Measured::make(pool, claim, run, chosen, now).await?),
                 None => None,
             },
             None => None,
         };
         claims.push(ClaimLine::new(claim, measured));
     }
-    Ok(ClaimsPage { shell: Shell::new(Section::Claims), scope, claims })
+    let definitions = counted.iter().map(|coverage| Choice {
+        value: {
+            let mut parameters = vec![("definition", coverage.definition.as_str())];
+            parameters.extend(scope.pin.split_once('='));
+            view::link("/claims", &parameters)
+        },
+        label: coverage.definition.to_string(),
+        chosen: coverage.definition == definition,
+    });
+    Ok(ClaimsPage {
+        shell: Shell::new(Section::Claims),
+        definitions: definitions.collect(),
+        scope,
+        claims,
+    })
 }
 
 impl Published {
@@ -202,7 +233,14 @@ impl ClaimLine {
             published,
             published_rate,
             definition: claim.definition,
-            measured_as: claim.measured_as,
+            measured_as: match measured.as_ref().and_then(|own| own.definition) {
+                Some(definition) => format!(
+                    "{}, as the dispatcher of the build says ({definition}); whether they work \
+                     is not asked",
+                    definition.describe()
+                ),
+                None => claim.measured_as.to_owned(),
+            },
             answer,
             measured,
         }
@@ -214,6 +252,7 @@ impl Measured {
         pool: &PgPool,
         claim: Claim,
         run: &RunView,
+        coverage: Option<&Coverage>,
         now: DateTime<Utc>,
     ) -> sqlx::Result<Self> {
         let (ids, suites) = ([run.id], [claim.suite.to_string()]);
@@ -227,27 +266,29 @@ impl Measured {
             cases.add(row.verdict.0, outcome, row.cases);
         }
         let pin = format!("run={}", run.key);
-        let parameters: Vec<(&str, &str)> = pin.split_once('=').into_iter().collect();
-        let (part, whole, path) = if claim.suite == Suite::Operators {
-            let overloads =
-                read_operators::count_overloads(pool, &ids, &suites, None, None).await?;
-            let mut operators: BTreeMap<&str, bool> = BTreeMap::new();
-            for row in &overloads {
-                // `aten::add.Tensor` is an overload of `aten::add`.
-                let name = row.overload.split('.').next().unwrap_or_default();
-                if name.starts_with("aten::") {
-                    *operators.entry(name).or_default() |= row.passed > 0;
-                }
+        let subjects = match coverage {
+            Some(coverage) if claim.suite == Suite::Operators => Subjects::of_coverage(coverage),
+            _ if claim.suite == Suite::Operators => {
+                let rows = read_operators::count_overloads(pool, &ids, &suites, None, None).await?;
+                Subjects::of_operators(&rows)
             }
-            let passed = operators.values().filter(|passed| **passed).count();
-            (passed, operators.len(), "/operators?view=overloads&show=failing")
-        } else {
-            let all_passed = |count: &&Count| count.passed() == count.planned();
-            let passed = subjects.values().filter(all_passed).count();
-            (passed, subjects.len(), "/models?show=failing")
+            _ => Subjects::of_models(&subjects),
         };
-        let (part, whole) = (part as u64, whole as u64);
-        let tail = view::link("", &parameters).replacen('?', "&", 1);
+        let whole = subjects.whole;
+        let part = whole - subjects.failing_weight;
+        let differences_href = match (claim.suite, subjects.definition) {
+            (Suite::Operators, Some(definition)) => coverage::href(definition, &pin),
+            (Suite::Operators, None) => view::link(
+                "/operators",
+                &[("view", "overloads"), ("show", "failing"), ("run", &run.key)],
+            ),
+            _ => view::link("/models", &[("show", "failing"), ("run", &run.key)]),
+        };
+        let page_of = |name: &String| match claim.suite {
+            Suite::Operators => view::operator_href(name, &pin),
+            _ => view::model_href(name, &pin),
+        };
+        let first = subjects.failing.iter().take(FIRST_DIFFERENCES);
         Ok(Self {
             rate: count::percent(part, whole),
             run_href: view::link(&view::run_href(&run.key), &[("suite", claim.suite.as_str())])
@@ -256,8 +297,10 @@ impl Measured {
             simulated: run.simulated,
             manifest: run.manifest_hash.as_deref().map_or(String::new(), |hash| hash[..12].into()),
             caveats: caveats(claim, run, &cases, whole, now),
+            definition: subjects.definition,
             differences: whole - part,
-            differences_href: format!("{path}{tail}"),
+            differences_href,
+            first_differences: first.map(|name| (name.clone(), page_of(name))).collect(),
             run: run.key.clone(),
             part,
             whole,
@@ -297,7 +340,9 @@ fn caveats(
             filters::group_digits(&of.to_string())
         )),
         Published::Ratio(..) => {}
-        Published::About(_) => caveats.push("counted by another definition".to_owned()),
+        Published::About(_) => {
+            caveats.push("the publisher names no definition and no denominator".to_owned());
+        }
     }
     if rows::is_stale(run, now) {
         let age = filters::say_duration(now - rows::measured_at(run));
@@ -334,8 +379,10 @@ mod tests {
             manifest: String::new(),
             cases: Count::default(),
             caveats: caveats.iter().map(ToString::to_string).collect(),
+            definition: None,
             differences: 0,
             differences_href: String::new(),
+            first_differences: Vec::new(),
         };
         let word = |own: Option<Measured>| ClaimLine::new(CLAIMS[1], own).answer.word;
         assert_eq!(word(None), "no data");

@@ -12,20 +12,25 @@ pub mod ansi;
 pub mod assets;
 pub mod blockers;
 pub mod case;
+mod claim_subjects;
 pub mod claims;
 pub mod compare;
 pub mod count;
+pub mod coverage;
 pub mod devices;
 pub mod error;
 pub mod evidence;
 pub mod feeds;
 mod figure;
 pub mod gates;
+mod history;
 pub mod home;
 mod matrix;
 pub mod model;
+mod model_details;
 pub mod models;
 pub mod operator;
+mod operator_errors;
 pub mod operators;
 pub mod rows;
 pub mod run;
@@ -49,6 +54,7 @@ pub fn router() -> Router<AppState> {
         .merge(feeds::router())
         .merge(case::router())
         .merge(operators::router())
+        .merge(coverage::router())
         .merge(operator::router())
         .merge(models::router())
         .merge(model::router())

@@ -8,18 +8,18 @@ use askama_web::WebTemplate;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
-use protocol::{Evidence, Suite};
+use protocol::Suite;
 use serde::Deserialize;
-use sqlx::PgPool;
 
 use super::count::{self, Count};
+use super::history::{self, HistoryPoint};
 use super::home::BlockerRow;
+use super::model_details::Details;
 use super::models::MODEL_SUITES;
 use super::rows::{self, CaseRow};
 use super::scope::{self, Scope};
 use super::view::{self, Mark, Section, Shell};
 use crate::app::AppState;
-use crate::charts::SweepChart;
 use crate::db::read_cases;
 use crate::db::read_home;
 use crate::db::read_operators::{self, OverloadCount};
@@ -29,8 +29,6 @@ use crate::extract::{Path, Query};
 use crate::filters;
 
 const MOST_BLOCKERS: i64 = 50;
-/// Sweeps drawn; each case page has its own.
-const MOST_SWEEPS: usize = 6;
 
 /// The route.
 pub fn router() -> Router<AppState> {
@@ -51,7 +49,8 @@ struct ModelPage {
     name: String,
     suites: Vec<SuiteSection>,
     blockers: Vec<BlockerRow>,
-    sweeps: Vec<Sweep>,
+    details: Details,
+    history: Vec<HistoryPoint>,
     operators: Vec<UsedOperator>,
     operators_passed: usize,
 }
@@ -62,13 +61,6 @@ struct SuiteSection {
     question: &'static str,
     count: Count,
     cases: Vec<CaseRow>,
-}
-
-#[derive(Debug)]
-struct Sweep {
-    variant: String,
-    href: String,
-    chart: SweepChart,
 }
 
 /// An overload that the model dispatches, with the operator suite's figures for it.
@@ -108,11 +100,16 @@ async fn show(
     let (suite_ids, suite_names) = scope.only(|suite| suite == Suite::Operators);
     let tested =
         read_operators::count_overloads(pool, &suite_ids, &suite_names, None, None).await?;
+    let profile = scope.profile.as_str();
+    let history =
+        read_cases::list_subject_history(pool, &name, &model_suites, profile, history::MOST_RUNS)
+            .await?;
     let operators = used_operators(used, tested, &scope.pin);
     Ok(ModelPage {
         shell: Shell::new(Section::Models),
         suites: suite_sections(&cases),
-        sweeps: find_sweeps(pool, &cases).await?,
+        details: Details::read(pool, &cases).await?,
+        history: history::points(history),
         blockers: blockers.into_iter().map(|b| BlockerRow::new(b, &scope.pin)).collect(),
         operators_passed: operators.iter().filter(|o| o.status.tone == "good").count(),
         operators,
@@ -138,28 +135,6 @@ fn suite_sections(cases: &[CaseView]) -> Vec<SuiteSection> {
             }
         })
         .collect()
-}
-
-/// Charts of the dynamism cases, from the attempts that decide.
-async fn find_sweeps(pool: &PgPool, cases: &[CaseView]) -> Result<Vec<Sweep>> {
-    let mut sweeps = Vec::new();
-    let swept = cases.iter().filter(|case| case.suite.0 == Suite::Dynamism && case.attempts > 0);
-    for case in swept.take(MOST_SWEEPS) {
-        let attempts = read_cases::list_attempts(pool, case.run_id, &case.key).await?;
-        let Some(decisive) = attempts
-            .iter()
-            .find(|attempt| Some(attempt.attempt) == case.decisive_attempt)
-            .or_else(|| attempts.last())
-        else {
-            continue;
-        };
-        let Ok(evidence) = serde_json::from_str::<Evidence>(&decisive.evidence) else { continue };
-        if let Some(chart) = SweepChart::new(&evidence.sweep, &evidence.comparisons) {
-            let row = CaseRow::new(case);
-            sweeps.push(Sweep { variant: row.variant, href: row.href, chart });
-        }
-    }
-    Ok(sweeps)
 }
 
 /// Joins what the model dispatches with what the operator suite found; the worst first.

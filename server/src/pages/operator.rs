@@ -13,13 +13,16 @@ use serde::Deserialize;
 use sqlx::PgPool;
 
 use super::count::Count;
+use super::history::{self, HistoryPoint};
 use super::matrix::{Column, Matrix, MatrixRow, mode_spans};
+use super::operator_errors::ErrorHistory;
 use super::operators::OverloadRow;
 use super::rows::CaseRow;
 use super::scope::{self, Scope};
 use super::view::{self, Section, Shell};
 use crate::app::AppState;
 use crate::db::inventories;
+use crate::db::read_cases;
 use crate::db::read_operators::{self, OperatorUser, OverloadCount};
 use crate::db::read_runs::{self, CaseFilter, CaseView};
 use crate::error::{Error, Result};
@@ -61,6 +64,8 @@ struct OperatorPage {
     entries: Vec<UserRow>,
     inventory: Vec<InventoryRow>,
     failures: Vec<CaseRow>,
+    errors: ErrorHistory,
+    history: Vec<HistoryPoint>,
     failures_total: i64,
     all_href: String,
 }
@@ -162,8 +167,15 @@ async fn entry_page(
     let failing: Vec<&CaseView> = cases.iter().filter(|case| !case.verdict.0.is_good()).collect();
     let failures_total = i64::try_from(failing.len()).unwrap_or(i64::MAX);
     let most = usize::try_from(MOST_CASES).unwrap_or(usize::MAX);
+    let profile = scope.profile.as_str();
+    let errors = ErrorHistory::read(pool, subject, profile).await?;
+    let own = [Suite::Operators.to_string()];
+    let history =
+        read_cases::list_subject_history(pool, subject, &own, profile, history::MOST_RUNS).await?;
     let page = OperatorPage::new(scope, name, &matrix, overloads, users);
     Ok(OperatorPage {
+        errors,
+        history: history::points(history),
         is_entry: true,
         row_head: "Form",
         users_href: view::operator_href(namesake.as_deref().unwrap_or_default(), &page.scope.pin),
@@ -274,6 +286,8 @@ impl OperatorPage {
             entries,
             inventory: Vec::new(),
             failures: Vec::new(),
+            errors: ErrorHistory::default(),
+            history: Vec::new(),
             failures_total: 0,
             all_href: String::new(),
             scope,

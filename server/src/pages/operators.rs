@@ -10,16 +10,14 @@ use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
 use protocol::Suite;
-use protocol::coverage::{Definition, Usage};
-use protocol::inventory::Inventory;
 use serde::Deserialize;
 
+use super::coverage::{self, CoverageRow};
 use super::matrix::{Column, Matrix, MatrixRow, add_up, mode_spans};
 use super::operator;
 use super::scope::{self, Scope};
 use super::view::{self, Choice, Mark, Pager, Section, Shell};
 use crate::app::AppState;
-use crate::db::inventories;
 use crate::db::read_operators::{self, OverloadCount, SubjectCount};
 use crate::error::{Error, Result};
 use crate::extract::Query;
@@ -67,32 +65,6 @@ struct OperatorsPage {
     pager: Pager,
 }
 
-/// One number, by a definition of `docs/coverage.md`.
-#[derive(Debug)]
-struct CoverageRow {
-    definition: &'static str,
-    counts: &'static str,
-    numerator: u64,
-    denominator: u64,
-    unit: &'static str,
-}
-
-impl CoverageRow {
-    fn all(inventory: &Inventory) -> Vec<Self> {
-        let numbers = Definition::ALL.iter().filter_map(|definition| {
-            let counted = definition.count(inventory, &Usage::default())?;
-            Some(Self {
-                definition: definition.as_str(),
-                counts: definition.describe(),
-                numerator: counted.numerator,
-                denominator: counted.denominator,
-                unit: counted.unit,
-            })
-        });
-        numbers.collect()
-    }
-}
-
 /// An overload and what it stops.
 #[derive(Debug)]
 pub(super) struct OverloadRow {
@@ -136,8 +108,8 @@ async fn show(
         let counts =
             read_operators::count_overloads(pool, &scope.run_ids, &scope.suites, None, None)
                 .await?;
-        let inventory = inventories::find(pool, &scope.run_ids).await?;
-        let coverage = inventory.as_ref().map(CoverageRow::all).unwrap_or_default();
+        let counted = coverage::count_all(pool, &scope).await?;
+        let coverage = coverage::rows(&counted, &scope.pin, None);
         Ok(OperatorsPage { coverage, ..overloads_page(scope, &asked, counts)? })
     } else {
         let counts = read_operators::count_by_subject(pool, &scope.run_ids, &scope.suites).await?;
