@@ -51,6 +51,7 @@ def pages_of(service: Service, run_key: str) -> dict[str, str]:
         "operators": f"/operators?device={device}",
         "overloads": f"/operators?view=overloads&device={device}",
         "operator": f"/operators/{segment(blamed[0])}?run={segment(run_key)}",
+        "coverage": f"/coverage?device={device}",
         "models": f"/models?device={device}",
         "model": f"/models/{segment(models[0]['model'])}?run={segment(run_key)}",
         "gates": "/gates",

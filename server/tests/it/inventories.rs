@@ -18,7 +18,7 @@ fn inventory(overloads: &[Value]) -> Value {
     json!({"dispatch_key": "PrivateUse1", "overloads": overloads})
 }
 
-fn build() -> Value {
+pub(crate) fn build() -> Value {
     inventory(&[
         overload("aten::add.Tensor", &["PrivateUse1"]),
         overload("aten::addmv", &["CPU"]),
@@ -26,7 +26,7 @@ fn build() -> Value {
     ])
 }
 
-async fn put(world: &World, run: &str, body: &Value) -> (StatusCode, String) {
+pub(crate) async fn put(world: &World, run: &str, body: &Value) -> (StatusCode, String) {
     let answer = world.put_json(&format!("/api/v1/runs/{run}/inventory"), body).await;
     (answer.status, answer.text)
 }

@@ -32,7 +32,7 @@ const ROOTS: [&str; 15] = [
 
 /// Visits every address that pages lead to; fails on the first that does not answer 200, breaks
 /// the content policy, or keeps somebody out. Gives the pages' addresses and texts.
-async fn crawl(world: &World) -> Vec<(String, String)> {
+pub(crate) async fn crawl(world: &World) -> Vec<(String, String)> {
     let mut seen: BTreeSet<String> = BTreeSet::new();
     let mut waiting: VecDeque<String> = ROOTS.iter().map(ToString::to_string).collect();
     let mut texts = Vec::new();

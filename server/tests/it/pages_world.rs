@@ -39,7 +39,7 @@ fn figures(error: f64, mismatched: u64) -> Figures {
     }
 }
 
-fn comparison(label: &str, error: f64, mismatched: u64) -> Comparison {
+pub(crate) fn comparison(label: &str, error: f64, mismatched: u64) -> Comparison {
     Comparison {
         label: label.to_owned(),
         held: mismatched == 0,
