@@ -206,7 +206,8 @@ fn output_set(comparison: &Comparison) -> String {
     }
 }
 
-fn findings(comparison: &Comparison) -> Vec<String> {
+/// What was wrong, each line with the output set that it is of.
+pub(super) fn findings(comparison: &Comparison) -> Vec<String> {
     let label = &comparison.label;
     let one = |finding: &String| match label.as_str() {
         "" => finding.clone(),

@@ -4,6 +4,7 @@
 use protocol::{Evidence, Outcome, Stage, Suite};
 use sqlx::PgPool;
 
+use super::evidence;
 use super::rows::CaseRow;
 use super::view;
 use crate::charts::SweepChart;
@@ -15,6 +16,8 @@ use crate::error::Result;
 const MOST_CASES: usize = 16;
 /// Failures told in full.
 const MOST_FAILURES: usize = 6;
+/// Lines told of what is wrong with the outputs of one case.
+const MOST_FINDINGS: usize = 5;
 /// Sweeps drawn.
 const MOST_SWEEPS: usize = 6;
 
@@ -115,21 +118,21 @@ impl Details {
 }
 
 impl Failure {
-    fn new(case: &CaseView, row: CaseRow, evidence: &Evidence) -> Self {
+    fn new(case: &CaseView, row: CaseRow, observed: &Evidence) -> Self {
         let key = view::shell_quote(&case.key);
         let has_values = case.outcome.is_some_and(|word| word.0 == Outcome::Mismatch);
-        let divergence = evidence.first_divergence.as_ref();
-        let findings = evidence.comparisons.iter().filter(|comparison| !comparison.held);
+        let divergence = observed.first_divergence.as_ref();
+        let findings = observed.comparisons.iter().filter(|comparison| !comparison.held);
         Self {
             divergence: divergence.map_or(String::new(), ToString::to_string),
-            findings: findings.flat_map(|comparison| comparison.findings.clone()).take(5).collect(),
+            findings: findings.flat_map(evidence::findings).take(MOST_FINDINGS).collect(),
             repro_command: format!("runner repro {} {key}", case.run_key),
             explain_command: if has_values {
                 format!("runner explain {} {key}", case.run_key)
             } else {
                 String::new()
             },
-            repro: evidence.repro.clone(),
+            repro: observed.repro.clone(),
             row,
         }
     }
