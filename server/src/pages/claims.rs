@@ -282,11 +282,15 @@ impl Measured {
                 "/operators",
                 &[("view", "overloads"), ("show", "failing"), ("run", &run.key)],
             ),
-            _ => view::link("/models", &[("show", "failing"), ("run", &run.key)]),
+            (Suite::Tier1 | Suite::Tier2 | Suite::Dynamism | Suite::Imported(_), _) => {
+                view::link("/models", &[("show", "failing"), ("run", &run.key)])
+            }
         };
         let page_of = |name: &String| match claim.suite {
             Suite::Operators => view::operator_href(name, &pin),
-            _ => view::model_href(name, &pin),
+            Suite::Tier1 | Suite::Tier2 | Suite::Dynamism | Suite::Imported(_) => {
+                view::model_href(name, &pin)
+            }
         };
         let first = subjects.failing.iter().take(FIRST_DIFFERENCES);
         Ok(Self {

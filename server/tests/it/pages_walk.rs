@@ -113,7 +113,7 @@ impl Api {
                     page.texts(".pager span").first().map_or("none".to_owned(), Clone::clone);
                 let total = shown.rsplit(' ').next().unwrap().replace("none", "0");
                 assert_eq!(total, cases.len().to_string(), "{path}");
-                return Some("filtered run");
+                Some("filtered run")
             }
             ["runs", key, "cases", case] => {
                 let case =
@@ -122,14 +122,14 @@ impl Api {
                     self.world.get_json(&format!("/api/v1/runs/{key}/attempts?case={case}")).await;
                 let attempts = body["attempts"].as_array().unwrap();
                 assert_eq!(page.count("section.attempt"), attempts.len(), "{path}");
-                return Some("case");
+                Some("case")
             }
             ["operators"] if !asked.query.contains_key("view") => self.check_operators(page),
             ["operators", _] if asked.query.contains_key("run") => {
                 let run = &asked.query["run"];
                 let body =
                     self.world.get_json(&format!("/api/v1/operators?run={run}&limit=1000")).await;
-                return check_overloads(path, page, &body);
+                check_overloads(path, page, &body)
             }
             ["models", model] if asked.query.contains_key("run") => {
                 let run = &asked.query["run"];
@@ -137,10 +137,10 @@ impl Api {
                 let own = cases.iter().filter(|case| said(&case["case"]).contains(model)).count();
                 let rows = page.count("table.cases tbody tr");
                 assert_eq!(rows, own, "{path}");
-                return Some("model");
+                Some("model")
             }
-            ["claims"] => return self.check_claims(page).await,
-            ["coverage"] if page.count("table") > 0 => return self.check_coverage(page).await,
+            ["claims"] => self.check_claims(page).await,
+            ["coverage"] if page.count("table") > 0 => self.check_coverage(page).await,
             ["devices"] => {
                 for row in page.table("Devices by profile") {
                     let profile = row[0].split(' ').next().unwrap();
@@ -159,7 +159,7 @@ impl Api {
                     let count = body["counts"].get(&row[0]).and_then(Value::as_u64).unwrap_or(0);
                     assert_eq!(row[1], count.to_string(), "{path}: {row:?}");
                 }
-                return Some("compare");
+                Some("compare")
             }
             ["trend"] if page.count("table") > 0 => {
                 let suite = asked.query.get("suite").map_or("operators", String::as_str);
