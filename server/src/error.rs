@@ -54,6 +54,9 @@ pub enum Error {
         /// What would be needed.
         scope: &'static str,
     },
+    /// A form that no page of the sender's session had in it.
+    #[error("this form did not come from a page of your session")]
+    ForeignForm,
     /// The body is over a limit.
     #[error("the request body is larger than {limit_bytes} bytes")]
     TooLarge {
@@ -108,7 +111,7 @@ impl Error {
             Self::BadRequest { .. } => StatusCode::BAD_REQUEST,
             Self::Conflict { .. } => StatusCode::CONFLICT,
             Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
-            Self::Forbidden { .. } => StatusCode::FORBIDDEN,
+            Self::Forbidden { .. } | Self::ForeignForm => StatusCode::FORBIDDEN,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Busy { .. } | Self::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -125,8 +128,12 @@ impl Error {
             }
             Self::BadRequest { hint, .. } | Self::Conflict { hint, .. } => hint.clone(),
             Self::Unauthorized(_) => "send `Authorization: Bearer TOKEN`; a token is made by \
-                                      `server token create --name NAME --scope ingest`"
+                                      `server token create --name NAME --scope ingest`. People \
+                                      sign in at /session"
                 .to_owned(),
+            Self::ForeignForm => {
+                "nothing was done; open the page again, and send the form from there".to_owned()
+            }
             Self::Forbidden { scope, .. } => {
                 format!("make one with `server token create --name NAME --scope {scope}`")
             }
@@ -152,6 +159,7 @@ impl Error {
             | Self::Conflict { .. }
             | Self::Unauthorized(_)
             | Self::Forbidden { .. }
+            | Self::ForeignForm
             | Self::TooLarge { .. }
             | Self::Internal(_) => None,
         }

@@ -4,7 +4,7 @@
 //! state handlers share; `error` one error with two faces; `extract` what a handler may take;
 //! `api` JSON endpoints; `pages` HTML, with `charts` and `filters`; `judge` pure judgement, no SQL
 //! and no async; `junit` reads somebody else's reports; `ingest` what runners send, stored and judged; `db` all SQL;
-//! `tasks` periodic jobs; `rate` how much each token may do; `retention` what is deleted;
+//! `tasks` periodic jobs; `rate` how much each token may do; `session` people who signed in; `retention` what is deleted;
 //! `transfer` runs as files; `webhooks` who is told what happened; `embedded` the private database used when no `DATABASE_URL` is set.
 //!
 //! What the words mean is in `docs/glossary.md`; what crosses the wire is in the crate `protocol`.
@@ -27,6 +27,7 @@ pub mod junit;
 pub mod pages;
 pub mod rate;
 pub mod retention;
+pub mod session;
 pub mod settings;
 pub mod tasks;
 pub mod telemetry;

@@ -37,6 +37,7 @@ pub mod read_words;
 pub mod rejudge;
 pub mod retention;
 pub mod runs;
+pub mod sessions;
 pub mod sources;
 pub mod tokens;
 pub mod transfer;

@@ -7,7 +7,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
 use chrono::{DateTime, Utc};
-use protocol::Suite;
+use protocol::{Suite, Verdict};
 
 use super::evidence::{AttemptSection, FIGURE_HEADS};
 use super::rows::{CaseRow, RunHead};
@@ -34,6 +34,7 @@ struct CasePage {
     case: CaseRow,
     subject_href: String,
     cluster_href: String,
+    waive_href: String,
     repro_command: String,
     repro: String,
     attempts: Vec<AttemptSection>,
@@ -78,6 +79,13 @@ async fn show(
         view::link(&view::run_href(&run.key), &[("signature", signature)]) + "#cases"
     });
     let decisive = case.decisive_attempt;
+    let waive_href = match (case.verdict.0, case.outcome) {
+        (Verdict::Failed | Verdict::Regressed | Verdict::Flaky, Some(outcome)) => {
+            let asked = [("case", case.key.as_str()), ("outcome", outcome.0.as_str())];
+            view::link("/waivers/new", &asked)
+        }
+        _ => String::new(),
+    };
     let attempts: Vec<AttemptSection> =
         attempts.into_iter().map(|attempt| AttemptSection::new(attempt, decisive, &pin)).collect();
     let repro = attempts
@@ -90,6 +98,7 @@ async fn show(
         shell: Shell::new(Section::Runs),
         subject_href,
         cluster_href,
+        waive_href,
         repro_command: format!("runner repro {} {}", run.key, view::shell_quote(&case.key)),
         repro,
         attempts,

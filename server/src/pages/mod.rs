@@ -38,14 +38,20 @@ pub mod run_events;
 pub mod runs;
 pub mod scope;
 pub mod search;
+pub mod session;
 pub mod trend;
 pub mod view;
+pub mod waive;
 pub mod waivers;
 
-/// Every page.
+/// What everybody may read, also where reading needs a token: how else would a person sign in?
+pub fn open_router() -> Router<AppState> {
+    Router::new().merge(assets::router()).merge(session::router())
+}
+
+/// Every other page.
 pub fn router() -> Router<AppState> {
     Router::new()
-        .merge(assets::router())
         .merge(home::router())
         .merge(trend::router())
         .merge(runs::router())
@@ -62,6 +68,7 @@ pub fn router() -> Router<AppState> {
         .merge(blockers::router())
         .merge(compare::router())
         .merge(waivers::router())
+        .merge(waive::router())
         .merge(claims::router())
         .merge(devices::router())
         .merge(search::router())

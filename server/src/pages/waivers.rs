@@ -19,6 +19,7 @@ use crate::db::read_waived::{self, EXPIRING_DAYS, OpenCase};
 use crate::db::waivers::{self, WaiverRow};
 use crate::error::Result;
 use crate::filters;
+use crate::session::{MaybeSession, Session};
 
 /// More than people keep in mind; a server with more says that it shows only these.
 const MOST_WAIVERS: i64 = 1000;
@@ -34,6 +35,7 @@ pub fn router() -> Router<AppState> {
 #[template(path = "pages/waivers.html")]
 struct WaiversPage {
     shell: Shell,
+    session: Option<Session>,
     groups: Vec<WaiverGroup>,
     runs: Vec<(String, String)>,
     total: usize,
@@ -65,6 +67,8 @@ struct WaiverLine {
     expires_on: NaiveDate,
     /// `in 3 days`, `4 days ago`.
     due: String,
+    /// Whether a person can end it here.
+    can_end: bool,
     cases: Vec<CaseLine>,
     cases_total: usize,
     /// What the cases are to it.
@@ -102,7 +106,10 @@ impl Standing {
     }
 }
 
-async fn show(State(state): State<AppState>) -> Result<WaiversPage> {
+async fn show(
+    State(state): State<AppState>,
+    MaybeSession(session): MaybeSession,
+) -> Result<WaiversPage> {
     let pool = state.db.pool();
     let today = state.clock.today();
     let mut rows = waivers::list(pool, None, MOST_WAIVERS + 1).await?;
@@ -124,6 +131,7 @@ async fn show(State(state): State<AppState>) -> Result<WaiversPage> {
     }
     Ok(WaiversPage {
         shell: Shell::new(Section::Waivers),
+        session,
         groups: groups
             .into_iter()
             .map(|(standing, lines)| WaiverGroup::new(standing, lines))
@@ -203,6 +211,7 @@ impl WaiverLine {
         let days = (row.expires_on - today).num_days();
         Ok(Self {
             id: row.id,
+            can_end: row.revoked_at.is_none() && days > 0 && !row.from_file,
             due: match days {
                 0 => "today".to_owned(),
                 1 => "tomorrow".to_owned(),

@@ -35,6 +35,7 @@ mod pages_walk;
 mod programs;
 mod reading;
 mod rejudged;
+mod sessions;
 mod shards;
 mod waivers;
 mod webhooks;
