@@ -25,6 +25,7 @@ pub mod compare;
 pub mod cross_mode;
 pub mod device;
 pub mod dispatch;
+pub mod dynamic_form;
 pub mod error;
 pub mod event;
 pub mod execute;

@@ -120,6 +120,8 @@ pub struct Asked {
     pub host_limited: bool,
     /// Sizes planned for a sweep.
     pub sweep_sizes: usize,
+    /// Graphs that a dynamism case may need inside its bounds.
+    pub graph_budget: u64,
     /// Seed of every generator.
     pub seed: u64,
 }

@@ -15,6 +15,7 @@ fn asked(suite: Suite, mode: Mode) -> Asked {
         device_type: "tpu".to_owned(),
         host_limited: true,
         sweep_sizes: 3,
+        graph_budget: 1,
         seed: 7,
     }
 }
@@ -265,6 +266,14 @@ fn size(label: &str, inside: bool, graph_count: u64, eager_calls: u64) -> SweepO
 
 /// Judges a sweep; sizes inside are compared and hold, but for those named in `differing`.
 fn sweep(sizes: Vec<SweepObserved>, differing: &[&str]) -> (Judged, Vec<SweepPoint>) {
+    sweep_of(sizes, differing, 1)
+}
+
+fn sweep_of(
+    sizes: Vec<SweepObserved>,
+    differing: &[&str],
+    graph_budget: u64,
+) -> (Judged, Vec<SweepPoint>) {
     let labels: Vec<String> = sizes.iter().filter(|s| s.inside).map(|s| s.label.clone()).collect();
     let comparisons = labels
         .iter()
@@ -272,9 +281,21 @@ fn sweep(sizes: Vec<SweepObserved>, differing: &[&str]) -> (Judged, Vec<SweepPoi
         .collect();
     let to_compare = labels.iter().map(|label| to_compare(label)).collect();
     let observed = Observed { sweep: sizes, to_compare, ..observed() };
-    let (judged, evidence) =
-        judge(&asked(Suite::Dynamism, Mode::Compile), &seen(observed, comparisons), "");
+    let asked = Asked { graph_budget, ..asked(Suite::Dynamism, Mode::Compile) };
+    let (judged, evidence) = judge(&asked, &seen(observed, comparisons), "");
     (judged, evidence.sweep)
+}
+
+#[test]
+fn a_prefill_and_its_steps_may_be_two_graphs_and_no_more() {
+    let lengths = |counts: [u64; 3]| {
+        let labels = ["S=2", "S=3", "S=4"];
+        labels.iter().zip(counts).map(|(label, count)| size(label, true, count, 0)).collect()
+    };
+    assert_eq!(sweep_of(lengths([1, 2, 2]), &[], 2).0, Judged::pass());
+    let judged = sweep_of(lengths([1, 2, 3]), &[], 2).0;
+    assert_eq!(judged.error_class, "recompiled-per-size");
+    assert!(judged.message.starts_with("S=4: "), "{}", judged.message);
 }
 
 #[test]

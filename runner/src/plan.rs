@@ -10,8 +10,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::Error;
 use crate::compare::{Rule, ToleranceClass};
+use crate::dynamic_form::DynamicForm;
 use crate::filter::Filter;
-use crate::sweep::plan_sweep;
 
 /// Layout of a case that loads a model's weights from a file.
 pub const CHECKPOINT: &str = "checkpoint";
@@ -114,6 +114,8 @@ pub struct Axes {
     pub dtypes: Vec<Dtype>,
     /// Directions, in order; dynamism and Tier 2 are forward only.
     pub directions: Vec<Direction>,
+    /// What dynamism cases are given, in order.
+    pub dynamic_forms: Vec<DynamicForm>,
     /// Whether Tier 1 also loads a checkpoint of every model, not only of those with one.
     pub checkpoints: bool,
 }
@@ -223,20 +225,22 @@ fn plan_dynamism(
 ) -> Result<(), Error> {
     for model in models.iter().filter(|model| !model.dimensions.is_empty()) {
         for dtype in axes.dtypes.iter().filter(|dtype| model.takes(**dtype)) {
-            let subject = subject(&model.spec);
-            let variant = Variant {
-                dtype: *dtype,
-                mode: Mode::Compile,
-                direction: Direction::Forward,
-                layout: None,
-            };
-            let key = key(Suite::Dynamism, &subject, &variant)?;
-            let task = Task::Dynamism {
-                model: model.spec.clone(),
-                dimensions: model.dimensions.clone(),
-                sweep: plan_sweep(&model.spec, &model.dimensions),
-            };
-            cases.push(model.case(key, task));
+            for form in &axes.dynamic_forms {
+                let Some(sweep) = form.sweep(&model.spec, &model.dimensions) else { continue };
+                let variant = Variant {
+                    dtype: *dtype,
+                    mode: Mode::Compile,
+                    direction: Direction::Forward,
+                    layout: form.layout(),
+                };
+                let key = key(Suite::Dynamism, &subject(&model.spec), &variant)?;
+                let task = Task::Dynamism {
+                    model: model.spec.clone(),
+                    dimensions: model.dimensions.clone(),
+                    sweep,
+                };
+                cases.push(model.case(key, task));
+            }
         }
     }
     Ok(())

@@ -6,6 +6,7 @@ fn axes(suites: &[Suite]) -> Axes {
         modes: vec![Mode::Eager, Mode::Compile],
         dtypes: vec![Dtype::Float32],
         directions: vec![Direction::Forward],
+        dynamic_forms: vec![DynamicForm::Plain],
         checkpoints: false,
     }
 }
@@ -186,4 +187,26 @@ fn an_empty_choice_is_an_error_that_names_the_filter() {
     let error = select(cases, &filter).unwrap_err();
     assert_eq!(error.exit(), crate::exit::Exit::NothingSelected);
     assert!(error.to_string().contains("`aten::nosuch`"), "{error}");
+}
+
+#[test]
+fn forms_of_a_dynamism_case_are_cases_of_their_own() {
+    let axes = Axes { dynamic_forms: DynamicForm::ALL.to_vec(), ..axes(&[Suite::Dynamism]) };
+    let mut batch_only = model("B", true);
+    batch_only.dimensions[0].name = "batch".to_owned();
+    let cases = plan_cases(&axes, &[], &[model("A", true), batch_only]).unwrap();
+    let sizes = |case: &PlannedCase| match &case.task {
+        Task::Dynamism { sweep, .. } => sweep.iter().map(|sizes| sizes["sequence"]).collect(),
+        Task::Operator { .. } | Task::Model { .. } => vec![],
+    };
+    let keys: Vec<&str> = cases.iter().map(|case| case.key.as_str()).collect();
+    let of = |id: &str, form: &str| {
+        format!("dynamism/transformers:{id}#tiny/float32.compile.forward{form}")
+    };
+    // Nothing is decoded where no dimension is a length.
+    assert_eq!(keys.len(), 6 + 4);
+    assert_eq!((keys[0], keys[1]), (of("A", "").as_str(), of("A", ".padded_left").as_str()));
+    assert!(!keys.contains(&of("B", ".static_cache").as_str()), "{keys:?}");
+    let decoding = cases.iter().find(|case| case.key.as_str().ends_with(".static_cache")).unwrap();
+    assert_eq!(sizes(decoding), [2, 3, 4, 5, 6, 7, 8, 9]);
 }

@@ -8,6 +8,7 @@ use protocol::worker_link::OperatorCase;
 use protocol::{CaseKey, Outcome, RunKey, Suite, Verdict};
 
 use crate::Error;
+use crate::dynamic_form::DynamicForm;
 use crate::event::CaseResult;
 use crate::plan::{Axes, CHECKPOINT, PlannedCase, PlannedModel, operator_case, plan_cases};
 
@@ -138,6 +139,7 @@ pub fn plan_keys(keys: &[CaseKey], models: &[PlannedModel]) -> Result<Vec<Planne
         modes: vec![],
         dtypes: vec![],
         directions: vec![],
+        dynamic_forms: vec![],
         checkpoints: false,
     };
     for key in keys {
@@ -146,6 +148,7 @@ pub fn plan_keys(keys: &[CaseKey], models: &[PlannedModel]) -> Result<Vec<Planne
         add(&mut axes.modes, variant.mode);
         add(&mut axes.dtypes, variant.dtype);
         add(&mut axes.directions, variant.direction);
+        add(&mut axes.dynamic_forms, DynamicForm::of(variant.layout.as_deref()));
         axes.checkpoints |= variant.layout.as_deref() == Some(CHECKPOINT);
     }
     let operators: Vec<OperatorCase> = keys.iter().filter_map(operator_case).collect();

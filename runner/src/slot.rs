@@ -27,6 +27,7 @@ use self::request::Purpose;
 use self::worker::Current;
 use crate::backend::Backend;
 use crate::device::Slot;
+use crate::dynamic_form::DynamicForm;
 use crate::event::Event;
 use crate::execute::{Comparer, Deadlines, Exchange, Executed, Execution};
 use crate::golden::Goldens;
@@ -374,6 +375,7 @@ impl SlotRunner {
             Task::Dynamism { sweep, .. } => sweep.len(),
             Task::Operator { .. } | Task::Model { .. } => 0,
         };
+        let form = DynamicForm::of(case.key.planned_variant().layout.as_deref());
         let device_type = self.current.as_ref().map(|c| c.device_type.clone()).unwrap_or_default();
         Asked {
             suite: case.key.suite(),
@@ -381,6 +383,7 @@ impl SlotRunner {
             device_type,
             host_limited: self.shared.host_limited,
             sweep_sizes,
+            graph_budget: form.graphs(),
             seed: self.shared.seed,
         }
     }

@@ -61,6 +61,13 @@ pub fn plan_sweep(
     sweep
 }
 
+/// Lengths of a prefill and of every step of one token after it up to the bound, and one beyond.
+#[must_use]
+pub fn plan_decoding(length: &DynamicDimension) -> Vec<BTreeMap<String, u64>> {
+    let lengths = length.min..=length.max + 1;
+    lengths.map(|size| BTreeMap::from([(length.name.clone(), size)])).collect()
+}
+
 /// The model's own size where it lies inside, else the middle. Tracing at the minimum specialises
 /// needlessly in some models.
 fn traced_size(model: &ModelSpec, dimension: &DynamicDimension) -> u64 {
@@ -149,6 +156,12 @@ mod tests {
             assert!(inside.iter().all(|s| (min..=max).contains(s)), "{sizes:?}");
             assert!(sizes[sizes.len() - outside..].iter().all(|s| !(min..=max).contains(s)));
         }
+    }
+
+    #[test]
+    fn decoding_goes_token_by_token_to_the_bound_and_one_beyond() {
+        let sweep = plan_decoding(&dimension("sequence", 3, 6));
+        assert_eq!(column(&sweep, "sequence"), [3, 4, 5, 6, 7]);
     }
 
     #[test]

@@ -42,7 +42,8 @@ pub(crate) fn judge(
                 .iter()
                 .position(|set| set.label == size.label)
                 .and_then(|index| comparisons.get(index));
-            (judge_inside(size, counters.graphs_inside, new_eager_calls, comparison), None)
+            let graphs = (counters.graphs_inside, asked.graph_budget);
+            (judge_inside(size, graphs, new_eager_calls, comparison), None)
         } else {
             judge_outside(size, new_graphs, new_eager_calls)
         };
@@ -75,7 +76,7 @@ pub(crate) fn judge(
 
 fn judge_inside(
     size: &SweepObserved,
-    graphs_inside: u64,
+    (graphs_inside, budget): (u64, u64),
     new_eager_calls: u64,
     comparison: Option<&Result<Comparison, String>>,
 ) -> Judged {
@@ -98,7 +99,7 @@ fn judge_inside(
             let message = "nothing was compiled: no graph came out of the tracer";
             Judged::bad(Outcome::Fallback, Stage::Trace, "no-graph", message)
         }
-        1 => Judged::pass(),
+        due if due <= budget => Judged::pass(),
         more => {
             let message = format!("{more} graphs were needed inside the declared bounds");
             Judged::bad(Outcome::Mismatch, Stage::Compile, NOT_HONOURED, message)

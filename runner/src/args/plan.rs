@@ -6,6 +6,7 @@ use clap::Args;
 use protocol::{Direction, Dtype, Form, Mode, Suite};
 
 use super::words::{parse_form, parse_suite, parse_tier, word};
+use crate::dynamic_form::DynamicForm;
 use crate::plan::Shard;
 
 /// Seed of every random generator, when none is given.
@@ -48,6 +49,16 @@ pub struct PlanArgs {
     /// transposed, expanded, empty, zero-dim, module, error-inputs, all]; several with commas.
     #[arg(long, value_name = "FORM", value_parser = parse_form, value_delimiter = ',', default_value = "function")]
     pub form: Vec<Forms>,
+    /// What dynamism cases are given [plain, padded_left, padded_right, positions_at_limit,
+    /// dynamic_cache, static_cache]; several with commas.
+    #[arg(
+        long,
+        value_name = "FORM",
+        value_parser = word::<DynamicForm>,
+        value_delimiter = ',',
+        default_value = "plain"
+    )]
+    pub dynamic_form: Vec<DynamicForm>,
     /// How the backend executes [eager, strict, compile]; several with commas.
     #[arg(long, value_name = "MODE", value_parser = word::<Mode>, value_delimiter = ',', default_value = "eager")]
     pub mode: Vec<Mode>,

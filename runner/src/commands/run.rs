@@ -217,6 +217,7 @@ impl PlanInputs {
             modes: args.mode.clone(),
             dtypes: args.dtype.clone(),
             directions: args.direction.clone(),
+            dynamic_forms: args.dynamic_form.clone(),
             checkpoints: args.checkpoint,
         };
         let cases = plan::plan_cases(&axes, operators, &self.models)?;

@@ -89,6 +89,7 @@ def test_a_bare_nan_is_refused_both_ways() -> None:
         (words.Mode, "case.rs", "Mode"),
         (words.Dtype, "case.rs", "Dtype"),
         (words.FailureKind, "worker_link/observed.rs", "FailureKind"),
+        (words.DynamicForm, "../../runner/src/dynamic_form.rs", "DynamicForm"),
     ],
 )
 def test_the_words_are_those_of_the_protocol(enum: type[StrEnum], file: str, name: str) -> None:

@@ -7,13 +7,15 @@ and errors tell whether the size was refused, compiled again, or accepted.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch._dynamo
 
-from conformance_worker import model_case, reference, repro, tensors
+from conformance_worker import decoding, dynamic_forms, model_case, reference, repro, tensors
 from conformance_worker.case import CaseRun
 from conformance_worker.devices.base import Device
 from conformance_worker.failures import InfraError
@@ -26,7 +28,7 @@ from conformance_worker.messages import (
 )
 from conformance_worker.models.base import BuiltModel, Inputs
 from conformance_worker.tensors import Leaf
-from conformance_worker.words import FailureKind, Rule, Stage, ToleranceClass
+from conformance_worker.words import DynamicForm, FailureKind, Rule, Stage, ToleranceClass
 
 UNPOISONED = "memory behind the inputs was not poisoned: this device places them by itself"
 
@@ -36,12 +38,18 @@ Expected = tuple[list[Leaf], list[dict[str, Any]], str]
 def observe(run: CaseRun, task: DynamismTask) -> None:
     """Executes the sweep and fills in what was observed."""
     run.enter(Stage.BUILD)
+    form = DynamicForm(run.request.layout or DynamicForm.PLAIN)
     built = model_case.build(run, task.model)
+    if form in decoding.CACHES:
+        _decode(run, task, built, form)
+        return
+    task = dataclasses.replace(task, dimensions=dynamic_forms.dimensions(form, task.dimensions))
     points = [_Point(task, sizes) for sizes in task.sweep]
     if not points or not points[0].inside:
         raise InfraError("the first size of a sweep must be inside the bounds")
     for point in points:
-        point.inputs = model_case.cast(_inputs(built, task, point.sizes), run)
+        point.inputs = model_case.cast(_inputs(built, task, point.sizes, form), run)
+    built.module = dynamic_forms.module(form, built.module)
     run.observed.repro = repro.dynamism_case(run.request, task, built, run.device)
     run.enter(Stage.REFERENCE)
     host = reference.ModelReference(built, wide=True)
@@ -52,6 +60,23 @@ def observe(run: CaseRun, task: DynamismTask) -> None:
                 point.expected = (leaves, structure, host.dtype_name)
     run.observed.notes += host.notes
     _sweep(run, task, built, points)
+
+
+def _decode(run: CaseRun, task: DynamismTask, built: BuiltModel, form: DynamicForm) -> None:
+    """A prefill, then one token after the other; each size is the number of tokens by then."""
+    decoder = decoding.Decoder(form, built, task)
+    points = [_Point(task, sizes) for sizes in task.sweep]
+    run.observed.repro = repro.decoding_case(run.request, task, built, run.device, form)
+    run.enter(Stage.REFERENCE)
+    host = reference.ModelReference(built, wide=True)
+    with torch.no_grad():
+        for point in points:
+            if point.inside:
+                given = decoder.expected_inputs(point.sizes["sequence"])
+                leaves, structure = host.outputs(decoder.expected, given)
+                point.expected = (leaves, structure, host.dtype_name)
+    run.observed.notes += host.notes
+    _sweep(run, task, built, points, decoder)
 
 
 class _Point:
@@ -69,12 +94,14 @@ class _Point:
         self.expected: Expected | None = None
 
 
-def _inputs(built: BuiltModel, task: DynamismTask, sizes: dict[str, int]) -> Inputs:
+def _inputs(
+    built: BuiltModel, task: DynamismTask, sizes: dict[str, int], form: DynamicForm
+) -> Inputs:
     """Only what the dimensions name, and what is not a tensor: a mask nobody declared dynamic
     would fix the size by itself."""
     batch = sizes.get("batch", task.model.batch)
     sequence = sizes.get("sequence", task.model.sequence)
-    inputs = built.make_inputs(batch, sequence)
+    inputs = dynamic_forms.inputs(form, built, built.make_inputs(batch, sequence))
     named = {name for dimension in task.dimensions for name in dimension.inputs}
     missing = named - set(inputs.kwargs)
     if missing:
@@ -96,7 +123,13 @@ def _inputs(built: BuiltModel, task: DynamismTask, sizes: dict[str, int]) -> Inp
     return Inputs(kwargs=kept)
 
 
-def _sweep(run: CaseRun, task: DynamismTask, built: BuiltModel, points: list[_Point]) -> None:
+def _sweep(
+    run: CaseRun,
+    task: DynamismTask,
+    built: BuiltModel,
+    points: list[_Point],
+    decoder: decoding.Decoder | None = None,
+) -> None:
     device = run.device
     run.enter(Stage.TRANSFER)
     module = reference.copied(built.module)
@@ -115,15 +148,27 @@ def _sweep(run: CaseRun, task: DynamismTask, built: BuiltModel, points: list[_Po
     settings = torch._dynamo.config.patch(
         capture_dynamic_output_shape_ops=data_dependent, capture_scalar_outputs=data_dependent
     )
+    if decoder is not None:
+        decoder.begin(device)
     try:
         with settings:
             for number, point in enumerate(points):
-                failure = _at(run, task, call, compiled, point, first=number == 0)
+                if decoder is None:
+                    execute = functools.partial(_execute, run, task, call, point, first=number == 0)
+                else:
+                    execute = functools.partial(_step, run, decoder, call, point, mark=number == 1)
+                failure = _at(run, compiled, point, execute)
+                if failure is not None and decoder is not None and point.inside:
+                    # What is in the cache now is not known.
+                    break
                 if number == 0 and failure is not None and compiled.compiled == 0:
                     # Nothing was compiled: the other sizes would say the same, one by one.
                     break
     finally:
         run.observed.graphs = compiled.graphs()
+
+    if decoder is not None:
+        return
 
     def again() -> Callable[[], Any]:
         inputs = device.move(points[0].inputs.kwargs)
@@ -133,19 +178,13 @@ def _sweep(run: CaseRun, task: DynamismTask, built: BuiltModel, points: list[_Po
 
 
 def _at(
-    run: CaseRun,
-    task: DynamismTask,
-    call: Callable[..., Any],
-    compiled: Compiled,
-    point: _Point,
-    *,
-    first: bool,
+    run: CaseRun, compiled: Compiled, point: _Point, execute: Callable[[], None]
 ) -> Failure | None:
     """Executes one size; a failure inside the bounds is the case's own failure too."""
     eager_before = compiled.eager_calls
     failure = None
     try:
-        _execute(run, task, call, point, first=first)
+        execute()
         if point.inside and run.compiles and compiled.eager_calls > eager_before:
             failure = Failure(
                 kind=FailureKind.FALLBACK,
@@ -182,6 +221,30 @@ def _execute(
     with run.on_device():
         result = device.call(call, (), inputs)
         device.synchronize()
+    _compare(run, point, result)
+
+
+def _step(
+    run: CaseRun,
+    decoder: decoding.Decoder,
+    call: Callable[..., Any],
+    point: _Point,
+    *,
+    mark: bool,
+) -> None:
+    device = run.device
+    run.enter(Stage.TRANSFER)
+    length = point.sizes["sequence"]
+    inputs = decoder.next_inputs(device, length, mark=mark and run.compiles)
+    run.enter(Stage.EXECUTE)
+    with run.on_device():
+        result = decoder.result(device.call(call, (), inputs))
+        device.synchronize()
+    _compare(run, point, result)
+
+
+def _compare(run: CaseRun, point: _Point, result: Any) -> None:
+    """Hands over what one size gave; outside the bounds nothing is compared."""
     leaves = tensors.flatten(result)
     if not point.inside:
         return

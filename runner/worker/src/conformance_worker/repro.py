@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from conformance_worker import decoding, dynamic_forms
 from conformance_worker.devices.base import Device
 from conformance_worker.messages import (
     DynamicDimension,
@@ -11,6 +12,7 @@ from conformance_worker.messages import (
     OperatorTask,
 )
 from conformance_worker.models.base import BuiltModel, Inputs
+from conformance_worker.words import DynamicForm
 
 
 def operator_case(request: Execute, task: OperatorTask, device: Device) -> str:
@@ -94,7 +96,8 @@ def dynamism_case(request: Execute, task: DynamismTask, built: BuiltModel, devic
         for name, index in dimension.inputs.items():
             named.setdefault(name, {})[index] = dimension
     for name, dynamic in named.items():
-        rank = built.make_inputs(task.model.batch, task.model.sequence).kwargs[name].dim()
+        plain = built.make_inputs(task.model.batch, task.model.sequence).kwargs
+        rank = plain.get(name, plain["input_ids"]).dim()
         shape = [
             f"sizes.get({dynamic[i].name!r}, {task.model.batch})"
             if i in dynamic
@@ -110,6 +113,8 @@ def dynamism_case(request: Execute, task: DynamismTask, built: BuiltModel, devic
             f" min={dimension.min}, max={dimension.max})"
             for index, dimension in dynamic.items()
         ]
+    form = DynamicForm(request.layout or DynamicForm.PLAIN)
+    lines += dynamic_forms.repro_lines(form, built)
     lines += [
         "    with torch.no_grad():",
         "        print(sizes, model(**inputs, use_cache=False).logits.shape,",
@@ -142,3 +147,48 @@ def _expression(value: object, request: Execute) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(_expression(item, request) for item in value) + "]"
     return repr(value)
+
+
+def decoding_case(
+    request: Execute, task: DynamismTask, built: BuiltModel, device: Device, form: DynamicForm
+) -> str:
+    """A script that fills a cache, then decodes one token after the other, and counts graphs."""
+    place, batch = device.place, task.model.batch
+    lengths = [sizes["sequence"] for sizes in task.sweep]
+    static = form is DynamicForm.STATIC_CACHE
+    room = next(one.max for one in task.dimensions if one.inputs.get("input_ids") == 1)
+    cache = (
+        f"StaticCache(config=model.config, max_cache_len={room})"
+        if static
+        else "DynamicCache(config=model.config)"
+    )
+    lines = [
+        f"# {request.case}",
+        "import torch, torch._dynamo",
+        "from transformers import DynamicCache, StaticCache",
+        *device.repro_lines(),
+        *built.repro,
+        f"model = model.to(torch.{request.dtype.value}).to({place!r})",
+        *device.dynamism_repro_lines(),
+        f"compiled = torch.compile(model, backend=backend, dynamic={device.dynamic_within_bounds})",
+        f"cache, filled = {cache}, 0",
+        f"for number, length in enumerate({lengths!r}):",
+        f"    tokens = torch.ones({batch}, length - filled, dtype=torch.int64).to({place!r})",
+        f"    mask = (torch.arange({room if static else 'length'}) < length).long()",
+        f"    mask = mask.repeat({batch}, 1).to({place!r})",
+    ]
+    if not static:
+        lines += [
+            "    kept = [t for layer in cache.layers for t in (layer.keys, layer.values)]",
+            "    for tensor, dim in [(mask, 1), *((t, 2) for t in kept)] if number == 1 else []:",
+            "        torch._dynamo.mark_dynamic(",
+            f"            tensor, dim, min=length - (dim == 2), max={room} - (dim == 2))",
+        ]
+    lines += [
+        "    with torch.no_grad():",
+        "        logits = compiled(input_ids=tokens, attention_mask=mask, use_cache=True,",
+        f"                          {decoding.cache_name(built.module)}=cache).logits",
+        "    filled = length",
+        "    print(length, logits.shape, torch._dynamo.utils.counters['stats']['unique_graphs'])",
+    ]
+    return "\n".join(lines) + "\n"

@@ -63,6 +63,17 @@ class Form(StrEnum):
     ERROR_INPUTS = "error-inputs"
 
 
+class DynamicForm(StrEnum):
+    """What a dynamism case is given."""
+
+    PLAIN = "plain"
+    PADDED_LEFT = "padded_left"
+    PADDED_RIGHT = "padded_right"
+    POSITIONS_AT_LIMIT = "positions_at_limit"
+    DYNAMIC_CACHE = "dynamic_cache"
+    STATIC_CACHE = "static_cache"
+
+
 class FailureKind(StrEnum):
     """Outcomes that a worker can tell by itself."""
 
