@@ -84,13 +84,14 @@ fn look(
 ) -> Result<Vec<Detail>, String> {
     let executed = attempt.evidence.executed_as.as_ref().unwrap_or(&attempt.case);
     let names = tensor_names(executed, attempt.attempt);
-    let [actual, expected] = names.map(|name| run_dir.tensors().join(name));
+    let [actual, expected, wide] = names.map(|name| run_dir.tensors().join(name));
     if !actual.exists() || !expected.exists() {
         return Err("the tensors of this attempt were not kept; its notes may say why".to_owned());
     }
     let tolerances: HashMap<String, _> =
         set.tensors.iter().map(|tensor| (tensor.path.clone(), tensor.tolerance)).collect();
-    details(&actual, &expected, &tolerances, most).map_err(|error| error.to_string())
+    let wide = Some(wide.as_path()).filter(|path| path.exists());
+    details(&actual, &expected, wide, &tolerances, most).map_err(|error| error.to_string())
 }
 
 /// What would have to be true for the case to pass, one line each.

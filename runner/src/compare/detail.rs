@@ -62,14 +62,17 @@ pub struct Element {
 }
 
 /// Looks at every tensor that both files have with one shape. `tolerances` is by path; a tensor
-/// without one is left out. At most `most` elements are kept of each.
+/// without one is left out. At most `most` elements are kept of each. `wide` is the file of the same
+/// outputs in float64, where there is one.
 pub fn details(
     actual: &Path,
     expected: &Path,
+    wide: Option<&Path>,
     tolerances: &HashMap<String, Tolerance>,
     most: usize,
 ) -> Result<Vec<Detail>, CompareError> {
     let (actual, expected) = (OutputFile::open(actual)?, OutputFile::open(expected)?);
+    let wide = wide.map(OutputFile::open).transpose()?;
     let others: HashMap<&str, &Leaf> =
         expected.leaves().iter().map(|leaf| (leaf.path.as_str(), leaf)).collect();
     let mut details = Vec::new();
@@ -90,9 +93,36 @@ pub fn details(
             complex: data_type.complex,
             tolerance: *tolerance,
         };
-        details.push(detail(&leaf.path, &pair, &leaf.shape, most));
+        let mut found = detail(&leaf.path, &pair, &leaf.shape, most);
+        if let Some(wide) = &wide {
+            add_float64(&mut found, leaf, wide)?;
+        }
+        details.push(found);
     }
     Ok(details)
+}
+
+/// Fills in what the worst elements are in float64, where that file has a tensor of the same shape.
+fn add_float64(found: &mut Detail, leaf: &Leaf, wide: &OutputFile) -> Result<(), CompareError> {
+    let same = |other: &&Leaf| other.path == leaf.path && other.shape == leaf.shape;
+    let Some(other) = wide.leaves().iter().find(same).filter(|other| other.is_tensor()) else {
+        return Ok(());
+    };
+    let Some(data_type) = other.data_type() else { return Ok(()) };
+    let (stored, bytes) = wide.tensor(other)?;
+    let side = Side { element: stored.data_type.element, bytes };
+    let parts = 1 + usize::from(data_type.complex);
+    for element in &mut found.worst {
+        let at = flat_index(&element.index, &leaf.shape);
+        element.float64 = Some(Number(side.number(at * parts)));
+    }
+    Ok(())
+}
+
+/// The inverse of [`multi_index`].
+fn flat_index(index: &[u64], shape: &[u64]) -> usize {
+    let flat = index.iter().zip(shape).fold(0, |flat, (at, size)| flat * size + at);
+    usize::try_from(flat).expect("it is in memory")
 }
 
 fn detail(path: &str, pair: &Pair<'_>, shape: &[u64], most: usize) -> Detail {

@@ -25,7 +25,7 @@ pub(super) fn scripts(exchange: &Exchange, folder: &Path) -> Option<String> {
     copy(&named.collect::<Vec<_>>(), folder, MOST_KEPT_BYTES, "the operator's script")
 }
 
-/// Keeps both sides of the first output set that did not hold. Gives a note for what could not be
+/// Keeps both sides of the first output set that did not hold, and what both are measured against. Gives a note for what could not be
 /// kept.
 pub(super) fn tensors(
     executed: &Executed,
@@ -38,16 +38,20 @@ pub(super) fn tensors(
         comparison.as_ref().is_ok_and(|comparison| !comparison.held)
     };
     let set = observed.to_compare.get(comparisons.iter().position(differs)?)?;
-    let [actual, expected] = tensor_names(case, attempt);
-    let files = [(PathBuf::from(&set.actual), actual), (PathBuf::from(&set.expected), expected)];
+    let [actual, expected, wide] = tensor_names(case, attempt);
+    let both = [(PathBuf::from(&set.actual), actual), (PathBuf::from(&set.expected), expected)];
+    let wide = set.wide.as_ref().map(|path| (PathBuf::from(path), wide));
+    let files: Vec<_> = both.into_iter().chain(wide).collect();
     copy(&files, folder, MOST_TENSOR_BYTES, "the tensors of the mismatch")
 }
 
-/// Names of the two files in the run's folder of tensors: actual, expected.
+/// Names of the files in the run's folder of tensors: actual, expected, and the same in float64 where
+/// a golden has it.
 #[must_use]
-pub(crate) fn tensor_names(case: &CaseKey, attempt: u32) -> [String; 2] {
+pub(crate) fn tensor_names(case: &CaseKey, attempt: u32) -> [String; 3] {
     let hash = hex::encode(Sha256::digest(case.as_str()));
-    ["actual", "expected"].map(|side| format!("{}-{attempt}.{side}.safetensors", &hash[..16]))
+    ["actual", "expected", "wide"]
+        .map(|side| format!("{}-{attempt}.{side}.safetensors", &hash[..16]))
 }
 
 /// Copies files under new names to a folder, which is made where it is not there and never grows

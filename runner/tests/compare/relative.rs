@@ -154,3 +154,25 @@ fn without_float64_of_the_same_shape_nothing_is_learnt() {
     let missing = compare(actual(), golden(), Some(named)).unwrap_err();
     assert!(missing.to_string().contains("no leaf `0`"), "{missing}");
 }
+
+#[test]
+fn the_worst_elements_are_shown_with_what_they_are_in_float64() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, leaf: Leaf| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, file_bytes(&[leaf])).unwrap();
+        path
+    };
+    let actual = write("actual", leaf("float32", &[1.0, 2.0, 3.5, 4.0]));
+    let golden = write("golden", leaf("float32", &[1.0, 2.0, 3.0, 4.0]));
+    let wide = write("wide", leaf("float64", &[1.0, 2.0, 3.000_000_1, 4.0]));
+    let tolerances =
+        [("0".to_owned(), protocol::Tolerance { rtol: 1e-5, atol: 1e-5 })].into_iter().collect();
+    let shown = |wide: Option<&std::path::Path>| {
+        let found = runner::compare::details(&actual, &golden, wide, &tolerances, 3).unwrap();
+        let worst = &found[0].worst[0];
+        (worst.index.clone(), worst.float64.map(|number| number.0))
+    };
+    assert_eq!(shown(Some(&wide)), (vec![2], Some(3.000_000_1)));
+    assert_eq!(shown(None), (vec![2], None));
+}
