@@ -112,7 +112,9 @@ impl Definition {
                 "kernels of the backend, of overloads without structured delegate and composite"
             }
             Self::Computing => "operators with a kernel, views and implicit composites left out",
-            Self::ComputingStrict => "the same, allocations and copies left out too",
+            Self::ComputingStrict => {
+                "operators with a kernel, views, implicit composites, allocations and copies left out"
+            }
             Self::CoreAten => "core ATen overloads with a kernel of the backend or a composite",
             Self::CoreAtenNative => "core ATen overloads with a kernel of the backend",
             Self::OpinfoExecuted => {

@@ -64,7 +64,8 @@ impl ErrorChart {
             let position = (error.max(1e-300).log10() - low) / (high - low);
             TOP + PLOT_HEIGHT * (1.0 - position.clamp(0.0, 1.0))
         };
-        let x_of = |place: usize| LEFT + PLOT_WIDTH * (place as f64 + 0.5) / runs.len() as f64;
+        // The newest run stands at the right edge, beside the names.
+        let x_of = |place: usize| LEFT + PLOT_WIDTH * (place as f64 + 1.0) / runs.len() as f64;
         let mut lines = Vec::new();
         for (dtype, own) in errors {
             let mut path = String::new();

@@ -156,7 +156,7 @@ async fn show(
     let scope = scope::find(pool, pins, Suite::ALL, Suite::ALL, now).await?;
     let definition = view::word::<Definition>(asked.definition.as_deref())?;
     let definition = definition.unwrap_or(coverage::DEFAULT);
-    let counted = coverage::count_all(pool, &scope).await?;
+    let counted = coverage::count_build(pool, &scope).await?;
     let chosen = counted.iter().find(|coverage| coverage.definition == definition);
     let mut claims = Vec::with_capacity(CLAIMS.len());
     for claim in CLAIMS {

@@ -94,13 +94,17 @@ impl Figure {
     }
 }
 
-/// Every definition that the runs of a scope can be counted by; none where no run of it has an
-/// inventory.
-pub(super) async fn count_all(pool: &PgPool, scope: &Scope) -> Result<Vec<Coverage>> {
+/// Every definition that an inventory alone can be counted by; none where no run of the scope has
+/// one.
+pub(super) async fn count_build(pool: &PgPool, scope: &Scope) -> Result<Vec<Coverage>> {
+    count_all(pool, scope, Usage::default()).await
+}
+
+/// Every definition that the runs of a scope can be counted by.
+async fn count_all(pool: &PgPool, scope: &Scope, usage: Usage) -> Result<Vec<Coverage>> {
     let Some(inventory) = inventories::find(pool, &scope.run_ids).await? else {
         return Ok(Vec::new());
     };
-    let usage = usage(pool, scope).await?;
     let count = |definition: &Definition| definition.count(&inventory, &usage);
     Ok(Definition::ALL.iter().filter_map(count).collect())
 }
@@ -157,7 +161,8 @@ async fn show(
     let pins = scope::Asked { device: asked.device.as_deref(), run: asked.run.as_deref() };
     let deciding = [Suite::Operators];
     let scope = scope::find(pool, pins, Suite::ALL, &deciding, state.clock.now()).await?;
-    let counted = count_all(pool, &scope).await?;
+    let usage = usage(pool, &scope).await?;
+    let counted = count_all(pool, &scope, usage).await?;
     let chosen = counted.iter().find(|coverage| coverage.definition == definition);
     let wanted = asked.show.as_deref().unwrap_or_default();
     let text = view::text(asked.text.as_deref()).unwrap_or_default();

@@ -32,7 +32,9 @@ use crate::judge::gate::LATEST;
 
 const LATEST_RUNS: i64 = 10;
 const TOP_BLOCKERS: i64 = 8;
-const TOP_CLUSTERS: i64 = 5;
+const TOP_CLUSTERS: usize = 5;
+/// Read of each run, since some of the largest may be of cases that taught nothing.
+const MOST_CLUSTERS: i64 = 20;
 const MOST_EXPIRING: usize = 5;
 
 /// The route.
@@ -218,16 +220,16 @@ async fn device_section(
     })
 }
 
-/// The largest clusters over some runs, each with the run that it is of.
+/// The largest clusters over some runs; those of which nothing was learnt stand last.
 async fn top_clusters(pool: &PgPool, mut runs: Vec<&RunView>) -> Result<Vec<ClusterRow>> {
     runs.sort_by_key(|run| run.id);
     runs.dedup_by_key(|run| run.id);
     let mut clusters = Vec::new();
     for run in runs {
-        let of_run = read_runs::list_clusters(pool, run.id, TOP_CLUSTERS).await?;
+        let of_run = read_runs::list_clusters(pool, run.id, MOST_CLUSTERS).await?;
         clusters.extend(of_run.into_iter().map(|row| ClusterRow::new(row, &run.key)));
     }
-    clusters.sort_by_key(|row| Reverse(row.cases));
-    clusters.truncate(usize::try_from(TOP_CLUSTERS).unwrap_or_default());
+    clusters.sort_by_key(|row| (row.mark.tone == "quiet", Reverse(row.cases)));
+    clusters.truncate(TOP_CLUSTERS);
     Ok(clusters)
 }

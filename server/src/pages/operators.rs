@@ -108,7 +108,7 @@ async fn show(
         let counts =
             read_operators::count_overloads(pool, &scope.run_ids, &scope.suites, None, None)
                 .await?;
-        let counted = coverage::count_all(pool, &scope).await?;
+        let counted = coverage::count_build(pool, &scope).await?;
         let coverage = coverage::rows(&counted, &scope.pin, None);
         Ok(OperatorsPage { coverage, ..overloads_page(scope, &asked, counts)? })
     } else {
