@@ -99,13 +99,19 @@ impl ErrorChart {
     }
 }
 
-/// Moves names apart, so that each can be read; from the bottom up, since many end at nothing.
+/// Moves names apart, so that each can be read: up from the bottom, since many end at nothing, and
+/// down again where that leaves the plot.
 fn spread(lines: &mut [ErrorLine], bottom: f64) {
     lines.sort_by(|a, b| b.name_y.total_cmp(&a.name_y));
     let mut room = bottom;
-    for line in lines {
-        line.name_y = line.name_y.min(room).max(TOP);
+    for line in lines.iter_mut() {
+        line.name_y = line.name_y.min(room);
         room = line.name_y - NAME_HEIGHT;
+    }
+    let mut room = TOP;
+    for line in lines.iter_mut().rev() {
+        line.name_y = line.name_y.max(room);
+        room = line.name_y + NAME_HEIGHT;
     }
 }
 

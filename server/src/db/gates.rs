@@ -87,6 +87,42 @@ pub struct Evaluation {
     pub evaluated_at: DateTime<Utc>,
 }
 
+/// An answer as it is listed.
+#[derive(Debug)]
+pub struct Given {
+    /// The answer.
+    pub answer: String,
+    /// As asked.
+    pub candidate: String,
+    /// Keys of the runs that were judged.
+    pub runs: Vec<String>,
+    /// Hex of the hash of the rules.
+    pub rules_sha256: String,
+    /// When it was first given.
+    pub evaluated_at: DateTime<Utc>,
+}
+
+/// Answers that a gate gave, the newest first. The same answer to the same question is one.
+pub async fn list_given(
+    db: impl PgExecutor<'_>,
+    gate: &str,
+    limit: i64,
+) -> sqlx::Result<Vec<Given>> {
+    sqlx::query_as!(
+        Given,
+        r#"SELECT e.answer, e.candidate, encode(e.rules_sha256, 'hex') AS "rules_sha256!",
+                  e.evaluated_at,
+                  ARRAY(SELECT r.key FROM runs r WHERE r.id = ANY (e.run_ids) ORDER BY r.key)
+                      AS "runs!"
+           FROM gate_evaluations e WHERE e.gate = $1
+           ORDER BY e.evaluated_at DESC, e.id DESC LIMIT $2"#,
+        gate,
+        limit
+    )
+    .fetch_all(db)
+    .await
+}
+
 /// Stores an answer, unless the same was given before.
 pub async fn store_evaluation(
     db: impl PgExecutor<'_>,

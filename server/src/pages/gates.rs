@@ -6,16 +6,22 @@ use askama_web::WebTemplate;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
+use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
 use super::rows;
 use super::view::{self, Mark, Section, Shell};
 use crate::app::AppState;
+use crate::db;
+use crate::db::gates::Given;
 use crate::error::Result;
 use crate::extract::{Path, Query};
 use crate::filters;
 use crate::gates;
 use crate::judge::gate::{Blocking, CheckAnswer, GateAnswer, LATEST, RuleAnswer};
+
+/// Answers listed on the page of a gate.
+const MOST_GIVEN: i64 = 30;
 
 /// The routes.
 pub fn router() -> Router<AppState> {
@@ -64,6 +70,18 @@ struct GatePage {
     command: String,
     api_href: String,
     rules: Vec<RuleSection>,
+    given: Vec<GivenRow>,
+}
+
+/// An answer that was given before, or just now.
+#[derive(Debug)]
+struct GivenRow {
+    answer: Mark,
+    candidate: String,
+    /// Keys and pages.
+    runs: Vec<(String, String)>,
+    rules: String,
+    given_at: DateTime<Utc>,
 }
 
 #[derive(Debug)]
@@ -116,7 +134,9 @@ async fn show(
     let device = view::text(asked.device.as_deref());
     let candidate = candidate.as_deref().unwrap_or(LATEST);
     let answer = gates::ask(&state, &name, candidate, device.as_deref()).await?;
-    Ok(GatePage::new(answer, device.unwrap_or_default(), &state.settings.public_url))
+    let given = db::gates::list_given(state.db.pool(), &name, MOST_GIVEN).await?;
+    let page = GatePage::new(answer, device.unwrap_or_default(), &state.settings.public_url);
+    Ok(GatePage { given: given.into_iter().map(GivenRow::new).collect(), ..page })
 }
 
 impl GateRow {
@@ -158,6 +178,26 @@ impl GatePage {
             candidate: answer.candidate,
             rules_sha256: answer.rules_sha256,
             device,
+            given: Vec::new(),
+        }
+    }
+}
+
+impl GivenRow {
+    fn new(given: Given) -> Self {
+        Self {
+            answer: Mark::of_answer(&given.answer),
+            candidate: given.candidate,
+            runs: given
+                .runs
+                .into_iter()
+                .map(|key| {
+                    let href = view::run_href(&key);
+                    (key, href)
+                })
+                .collect(),
+            rules: given.rules_sha256[..12].to_owned(),
+            given_at: given.evaluated_at,
         }
     }
 }

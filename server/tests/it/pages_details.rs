@@ -6,7 +6,7 @@ use protocol::{Outcome, Suite};
 use sqlx::PgPool;
 
 use super::builders::run;
-use super::harness::scenario;
+use super::harness::{Options, scenario, scenario_with};
 use super::inventories;
 use super::pages_world::comparison;
 
@@ -127,6 +127,38 @@ async fn coverage_lists_what_it_counts_and_stands_behind_the_claim(pool: PgPool)
                 "the difference is named: {links:?}"
             );
         }
+    })
+    .await;
+}
+
+#[sqlx::test(migrator = "server::MIGRATOR")]
+async fn a_gate_remembers_what_it_answered(pool: PgPool) {
+    let gate = "title = \"N\"\n[[rule]]\nname = \"a\"\nsuite = \"operators\"\ndevice = \"tpu\"\n\
+                planned_min = 1\npass_rate_min = 0.9\nstale_hours = 26\n";
+    let options = Options { gates: vec![("nightly", gate.to_owned())], ..Options::default() };
+    scenario_with(pool, options, async |world| {
+        let bad = run("r1").started("2026-11-29T22:00:00Z").observes("add", Outcome::Crash);
+        world.finish_run(&bad).await;
+        for _ in 0..2 {
+            world.gate("nightly", "latest").await;
+        }
+        world.set_now("2026-11-30T13:00:00Z");
+        world.finish_run(&run("r2").passes("add")).await;
+        let page = world.page("/gates/nightly").await;
+        let rows = page.table("Answers that the gate gave");
+        let short: Vec<[&str; 4]> =
+            rows.iter().map(|row| [0, 1, 2, 3].map(|n| row[n].as_str())).collect();
+        assert_eq!(
+            short,
+            [
+                ["2026-11-30 13:00 UTC", "open", "latest", "r2"],
+                ["2026-11-30 12:00 UTC", "closed", "latest", "r1"],
+            ],
+            "the same answer twice is one line, and the one given by the page is there"
+        );
+        let api = world.gate("nightly", "latest").await;
+        let hash = api["rules_sha256"].as_str().unwrap();
+        assert!(rows.iter().all(|row| hash.starts_with(&row[4])), "{hash}: {rows:?}");
     })
     .await;
 }
