@@ -285,6 +285,25 @@ pub struct Comparison {
     pub tensors: Vec<TensorComparison>,
     /// What was wrong, in one line each: structure, shape, dtype, values.
     pub findings: Vec<String>,
+    /// The most numbers that are added up into one element, where their order is not fixed: the
+    /// tolerance of low-precision tensors has grown with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub addends: Option<u64>,
+    /// How far repeated executions on the device are apart, whatever the expected values are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Spread>,
+}
+
+/// How far executions of one case with equal inputs are apart, on one device.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Spread {
+    /// Executions.
+    pub repeats: u64,
+    /// Largest difference between the largest and the smallest value of one element; absent where
+    /// some of the values are not finite.
+    pub max_abs: Option<Number>,
 }
 
 impl Comparison {

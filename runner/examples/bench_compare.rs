@@ -250,6 +250,9 @@ fn write_pair(
     };
     Ok(ToCompare {
         wide: None,
+        flushed_dtypes: Vec::new(),
+        addends: None,
+        spread: None,
         label: String::new(),
         actual: write("actual", actual)?,
         expected: write("expected", expected)?,

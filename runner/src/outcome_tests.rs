@@ -65,12 +65,17 @@ fn comparison(label: &str, held: bool) -> Comparison {
             figures,
         }],
         findings: if held { vec![] } else { vec!["0: 1 of 3 elements differ".to_owned()] },
+        addends: None,
+        spread: None,
     }
 }
 
 fn to_compare(label: &str) -> ToCompare {
     ToCompare {
         wide: None,
+        flushed_dtypes: Vec::new(),
+        addends: None,
+        spread: None,
         label: label.to_owned(),
         actual: String::new(),
         expected: String::new(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::evidence::{BothRaised, FirstDivergence, Graphs, ModelFigure};
+use crate::evidence::{BothRaised, FirstDivergence, Graphs, ModelFigure, Spread};
 use crate::{SkipReason, Stage};
 
 /// What the worker saw. The runner turns it into an outcome: it compares, and it adds what only
@@ -138,7 +138,7 @@ words! {
 /// The stored expected tensor may be of another real type, which is how a float64 reference is kept
 /// beside the dtype that it is a reference for. A non-finite float in `value` is spelled as
 /// [`crate::Number`] spells it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToCompare {
     /// Which output set; empty for the only one.
@@ -157,6 +157,15 @@ pub struct ToCompare {
     /// Path of the outputs in float64, which `gpu-relative` measures both sides against.
     #[serde(default)]
     pub wide: Option<String>,
+    /// Dtypes of which the device declares that it gives zero in place of a subnormal number.
+    #[serde(default)]
+    pub flushed_dtypes: Vec<String>,
+    /// The most numbers that are added up into one element, where their order is not fixed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub addends: Option<u64>,
+    /// How far repeated executions on the device are apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Spread>,
 }
 
 /// One size of a sweep, as executed.

@@ -92,6 +92,7 @@ pub fn details(
             expected: Side { element: other_stored.data_type.element, bytes: other_bytes },
             complex: data_type.complex,
             tolerance: *tolerance,
+            flushes: false,
         };
         let mut found = detail(&leaf.path, &pair, &leaf.shape, most);
         if let Some(wide) = &wide {
@@ -253,6 +254,7 @@ mod tests {
             expected: Side { element: Type::Float32, bytes: expected },
             complex: false,
             tolerance: Tolerance { rtol: 0.1, atol: 0.01 },
+            flushes: false,
         }
     }
 

@@ -126,6 +126,9 @@ fn scan_portable(
         let length = CHUNK.min(range.end - start);
         summary.elements += (length / pair.parts()) as u64;
         fill(pair, start, length, chunk);
+        if pair.flushes {
+            summary.flushed += excuse_flushed(pair, chunk);
+        }
         if chunk.is_moved {
             note_nonfinite(pair, start, length, chunk, summary);
         }
@@ -160,6 +163,20 @@ fn fill(pair: &Pair<'_>, start: usize, length: usize, chunk: &mut Chunk) {
     if chunk.is_moved {
         move_finite(pair.parts(), length, chunk);
     }
+}
+
+/// Takes what the device declares to flush for the zeros that it gives, and counts it.
+#[inline(never)]
+fn excuse_flushed(pair: &Pair<'_>, chunk: &mut Chunk) -> u64 {
+    let mut flushed = 0;
+    let numbers = chunk.actual[..chunk.length].iter().zip(&mut chunk.expected[..chunk.length]);
+    for (actual, expected) in numbers {
+        if pair.is_flushed(*actual, *expected) {
+            *expected = *actual;
+            flushed += 1;
+        }
+    }
+    flushed
 }
 
 #[inline(always)]

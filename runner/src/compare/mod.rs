@@ -8,6 +8,7 @@
 //! GPU, `table` for how close. What does
 //! not belong here: turning the result into an outcome (`dispatch`), judging it (the server).
 
+mod addends;
 mod detail;
 mod elements;
 mod error;
@@ -25,6 +26,7 @@ mod statistical;
 mod table;
 mod tensors;
 mod ulps;
+mod value_findings;
 
 pub use detail::{Detail, Element, details};
 pub use error::CompareError;

@@ -9,6 +9,7 @@ use protocol::evidence::TensorComparison;
 use protocol::worker_link::ToCompare;
 use protocol::{Comparison, Figures, Number, Tolerance};
 
+use super::addends;
 use super::elements::DataType;
 use super::error::CompareError;
 use super::file::OutputFile;
@@ -19,6 +20,7 @@ use super::rules::{Rule, is_close};
 use super::statistical;
 use super::table::{ToleranceClass, ToleranceTable};
 use super::tensors::{Compared, Pair, Side};
+use super::value_findings::{flushed_problem, value_notes, value_problems};
 
 /// Most tensors listed in a result; those after it are compared all the same.
 const MAX_LISTED: usize = 1_000;
@@ -52,6 +54,7 @@ pub fn compare_outputs(
         (Rule::Close | Rule::Exact | Rule::Metadata | Rule::Statistical, _) => None,
     };
     let mut comparer = Comparer {
+        request,
         rule,
         class,
         table,
@@ -63,6 +66,9 @@ pub fn compare_outputs(
         scratch: Scratch::new(),
     };
     comparer.compare()?;
+    for note in addends::notes(request) {
+        comparer.findings.note(note);
+    }
     let held = !comparer.findings.wrong;
     Ok(Comparison {
         label: request.label.clone(),
@@ -72,6 +78,8 @@ pub fn compare_outputs(
         reference: request.reference.clone(),
         tensors: comparer.tensors,
         findings: comparer.findings.lines(),
+        addends: request.addends,
+        spread: request.spread,
     })
 }
 
@@ -115,6 +123,7 @@ impl Findings {
 }
 
 struct Comparer<'a> {
+    request: &'a ToCompare,
     rule: Rule,
     class: ToleranceClass,
     table: &'a ToleranceTable,
@@ -162,9 +171,16 @@ impl Comparer<'_> {
         match self.rule {
             Rule::Exact => Ok(Tolerance::EXACT),
             Rule::Close | Rule::GpuRelative | Rule::Metadata | Rule::Statistical => {
-                self.table.tolerance(self.class, data_type.name())
+                let tolerance = self.table.tolerance(self.class, data_type.name())?;
+                Ok(addends::grown(tolerance, data_type, self.request.addends))
             }
         }
+    }
+
+    /// Whether the device declares that it flushes subnormal numbers of this type.
+    fn flushes(&self, data_type: DataType) -> bool {
+        let part = data_type.element.name();
+        self.request.flushed_dtypes.iter().any(|dtype| dtype == part)
     }
 
     fn compare_tensor(&mut self, actual: &Leaf, expected: &Leaf) -> Result<(), CompareError> {
@@ -221,23 +237,33 @@ impl Comparer<'_> {
             expected: Side { element: other.data_type.element, bytes: expected_bytes },
             complex: data_type.complex,
             tolerance,
+            flushes: self.flushes(data_type),
         };
         let mut compared = pair.compare(&actual.shape, &mut self.scratch);
         if is_logits(&actual.path) {
             compared.figures.top1_agreement = pair.top1_agreement(&actual.shape).map(Number);
         }
-        let problems = match self.rule {
+        let mut problems = match self.rule {
             Rule::Statistical => statistical::problems(&pair),
             Rule::Close | Rule::Exact => value_problems(&compared, tolerance),
             Rule::GpuRelative if compared.figures.mismatched == 0 => Vec::new(),
             Rule::GpuRelative => self.relative_problems(actual, &pair, &compared, data_type)?,
             Rule::Metadata => Vec::new(),
         };
+        let lost = flushed_problem(&compared, &pair, self.rule);
+        let is_told = lost.is_some();
+        problems.extend(lost);
         let held = problems.is_empty();
         for problem in problems {
             self.findings.wrong(format!("{}: {problem}", actual.path));
         }
-        for note in value_notes(&compared, held, self.rule) {
+        if is_told {
+            // Close by the tolerance, and wrong all the same.
+            let uncounted = if self.rule == Rule::Exact { 0 } else { compared.flushed };
+            compared.figures.mismatched += uncounted;
+            compared.flushed = 0;
+        }
+        for note in value_notes(&compared, held, self.rule, pair.flushes) {
             self.findings.note(format!("{}: {note}", actual.path));
         }
         Ok((held, compared.figures))
@@ -331,61 +357,6 @@ fn scalars_agree(actual: &Leaf, expected: &Leaf, tolerance: Tolerance) -> bool {
         }
         (_, actual, expected) => actual == expected,
     }
-}
-
-/// What is wrong with the values under the rule of closeness, non-finite ones first.
-fn value_problems(compared: &Compared, tolerance: Tolerance) -> Vec<String> {
-    let figures = &compared.figures;
-    let mut problems = Vec::new();
-    if figures.mismatched == 0 {
-        return problems;
-    }
-    let number = |value: &Option<Number>| value.map_or(String::new(), |number| number.to_string());
-    let place = format!(
-        "worst at {:?}: {} where {} was expected",
-        figures.worst_index.as_deref().unwrap_or_default(),
-        number(&figures.worst_actual),
-        number(&figures.worst_expected)
-    );
-    if compared.reference_undefined > 0 {
-        problems.push(format!(
-            "reference-undefined: expected is NaN and actual is not at {} of {} elements",
-            compared.reference_undefined, figures.elements
-        ));
-    }
-    if figures.nonfinite_mismatched > 0 {
-        problems.push(format!(
-            "{} of {} elements are NaN or infinite on one side only, or of the other sign",
-            figures.nonfinite_mismatched, figures.elements
-        ));
-    }
-    problems.push(format!(
-        "{} of {} elements differ (rtol {:e}, atol {:e}), {place}",
-        figures.mismatched, figures.elements, tolerance.rtol, tolerance.atol
-    ));
-    problems
-}
-
-/// What is worth knowing and not wrong.
-fn value_notes(compared: &Compared, held: bool, rule: Rule) -> Vec<String> {
-    let figures = &compared.figures;
-    let mut notes = Vec::new();
-    if figures.elements == 0 {
-        notes.push("no elements".to_owned());
-    } else if held && figures.max_abs_error.is_none() {
-        notes.push("vacuous: nothing finite was compared".to_owned());
-    }
-    if figures.sign_of_zero > 0 && rule != Rule::Statistical {
-        notes.push(format!("note: {} zeros of the other sign", figures.sign_of_zero));
-    }
-    if compared.flushed > 0 {
-        notes.push(format!("note: {} subnormal numbers came out as zero", compared.flushed));
-    }
-    let few = statistical::FEW as u64;
-    if rule == Rule::Statistical && (1..few).contains(&figures.elements) {
-        notes.push(format!("note: {} elements tell little of a distribution", figures.elements));
-    }
-    notes
 }
 
 /// Whether a leaf holds logits: its last name says so.

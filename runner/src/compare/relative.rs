@@ -138,7 +138,8 @@ pub(super) fn measure(
 ) -> Measured {
     let tolerance = Tolerance::EXACT;
     let mut figures = |actual| {
-        let pair = Pair { actual, expected: wide, complex: pair.complex, tolerance };
+        let pair =
+            Pair { actual, expected: wide, complex: pair.complex, tolerance, flushes: false };
         pair.compare(shape, scratch).figures
     };
     let between = figures(pair.actual);

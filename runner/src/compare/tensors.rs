@@ -50,6 +50,8 @@ pub(super) struct Pair<'a> {
     /// Whether two numbers make one element.
     pub(super) complex: bool,
     pub(super) tolerance: Tolerance,
+    /// Whether the device declares that it gives zero in place of a subnormal number of this type.
+    pub(super) flushes: bool,
 }
 
 /// What came of comparing two tensors.
@@ -83,7 +85,16 @@ impl Pair<'_> {
         {
             return (actual, f64::INFINITY.copysign(expected));
         }
-        (actual, expected)
+        if self.is_flushed(actual, expected) { (actual, actual) } else { (actual, expected) }
+    }
+
+    /// Whether there is a zero in place of a subnormal number, as the device declares.
+    #[inline(always)]
+    pub(super) fn is_flushed(&self, actual: f64, expected: f64) -> bool {
+        self.flushes
+            && actual == 0.0
+            && expected != 0.0
+            && expected.abs() < self.actual.element.smallest_normal()
     }
 
     fn is_integer(&self) -> bool {

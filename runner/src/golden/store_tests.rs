@@ -34,6 +34,8 @@ fn comparison() -> Comparison {
         reference: "cpu float64".to_owned(),
         tensors: Vec::new(),
         findings: Vec::new(),
+        addends: None,
+        spread: None,
     }
 }
 

@@ -102,6 +102,9 @@ pub(crate) fn file_bytes(leaves: &[Leaf]) -> Vec<u8> {
 pub(crate) fn request(actual: &Path, expected: &Path, rule: &str) -> ToCompare {
     ToCompare {
         wide: None,
+        flushed_dtypes: Vec::new(),
+        addends: None,
+        spread: None,
         label: String::new(),
         actual: actual.display().to_string(),
         expected: expected.display().to_string(),
@@ -117,6 +120,25 @@ pub(crate) fn compare_bytes(
     expected: &[u8],
     rule: &str,
 ) -> Result<Comparison, CompareError> {
+    ask(actual, expected, rule, |_| {})
+}
+
+/// Compares two sets of leaves by a question that is changed first.
+pub(crate) fn compare_asked(
+    actual: &[Leaf],
+    expected: &[Leaf],
+    rule: &str,
+    change: impl FnOnce(&mut ToCompare),
+) -> Comparison {
+    ask(&file_bytes(actual), &file_bytes(expected), rule, change).unwrap()
+}
+
+fn ask(
+    actual: &[u8],
+    expected: &[u8],
+    rule: &str,
+    change: impl FnOnce(&mut ToCompare),
+) -> Result<Comparison, CompareError> {
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, bytes: &[u8]| -> PathBuf {
         let path = directory.path().join(name);
@@ -124,7 +146,9 @@ pub(crate) fn compare_bytes(
         path
     };
     let (actual, expected) = (write("actual", actual), write("expected", expected));
-    compare_outputs(&request(&actual, &expected, rule), &ToleranceTable::embedded())
+    let mut request = request(&actual, &expected, rule);
+    change(&mut request);
+    compare_outputs(&request, &ToleranceTable::embedded())
 }
 
 /// Compares two sets of leaves.

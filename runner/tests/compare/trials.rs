@@ -2,6 +2,7 @@
 //! this one, as an input and the right answer.
 
 use protocol::Number;
+use protocol::evidence::Spread;
 
 use crate::harness::*;
 
@@ -146,15 +147,65 @@ fn n13_saturated_overflow_is_a_mismatch() {
     assert!(!close(float16(&[-INF]), wide_reference("float16", &[70_000.0])).held);
 }
 
-/// N15: flushed subnormals are seen even where `atol` hides them.
+/// N15: a device that loses subnormal numbers must say so, though every `atol` would hide it.
 #[test]
-fn n15_flushed_subnormals_are_noted() {
-    let hidden = close(float32(&[0.0, 1.0]), float32(&[1e-40, 1.0]));
-    assert!(hidden.held);
-    assert!(has_finding(&hidden, "1 subnormal numbers came out as zero"));
-    let exact = compare_leaves(&[float32(&[0.0])], &[float32(&[1e-40])], "exact");
-    assert!(!exact.held);
-    assert!(has_finding(&exact, "1 subnormal numbers came out as zero"));
+fn n15_flushed_subnormals_pass_where_they_are_declared() {
+    let compare = |actual: &Leaf, expected: &Leaf, rule: &str, declared: &[&str]| {
+        let declared = declared.iter().map(|dtype| (*dtype).to_owned()).collect();
+        let sides = (std::slice::from_ref(actual), std::slice::from_ref(expected));
+        compare_asked(sides.0, sides.1, rule, |request| request.flushed_dtypes = declared)
+    };
+    let (zero, tiny) = (float32(&[0.0, 1.0]), float32(&[1e-40, 1.0]));
+    for rule in ["close", "exact"] {
+        for declared in [&[][..], &["bfloat16"]] {
+            let lost = compare(&zero, &tiny, rule, declared);
+            assert!(!lost.held, "{rule}: atol must not hide it");
+            assert!(has_finding(
+                &lost,
+                "1 subnormal numbers came out as zero, and the device does"
+            ));
+            assert_eq!(only(&lost).figures.mismatched, 1);
+        }
+        let declared = compare(&zero, &tiny, rule, &["float32"]);
+        assert!(declared.held, "{rule}");
+        assert!(has_finding(&declared, "came out as zero, as the device declares"));
+        // A declaration excuses zeros in place of subnormal numbers, and nothing else.
+        let other = compare(&float32(&[0.0]), &float32(&[2e-38]), "exact", &["float32"]);
+        assert!(!other.held, "{rule}: the smallest normal number is not subnormal");
+        let kept = compare(&tiny, &tiny, rule, &["float32"]);
+        assert!(kept.held && kept.findings.is_empty(), "{:?}", kept.findings);
+        let wrong = compare(&float32(&[1.0]), &float32(&[1e-40]), rule, &["float32"]);
+        assert!(!wrong.held);
+    }
+    let parts = |values: &[f32]| tensor("0", "complex64", &[1], f32_bytes(values));
+    let complex = compare(&parts(&[0.0, 1.0]), &parts(&[1e-40, 1.0]), "close", &[]);
+    assert!(!complex.held);
+    let complex = compare(&parts(&[0.0, 1.0]), &parts(&[1e-40, 1.0]), "close", &["float32"]);
+    assert!(complex.held);
+    // In half precision rounding alone gives such zeros, so the tolerance decides.
+    let half = compare(&float16(&[0.0]), &float16(&[3e-6]), "close", &[]);
+    assert!(half.held && has_finding(&half, "1 subnormal numbers came out as zero"));
+}
+
+/// N18: room grows with the number of addends in low precision, and 5 % is still wrong.
+#[test]
+fn n18_the_tolerance_of_a_sum_grows_with_its_addends() {
+    let compare = |actual: f32, expected: f32, addends: Option<u64>| {
+        compare_asked(&[float16(&[actual])], &[float16(&[expected])], "close", |request| {
+            request.tolerance_class = "reduction".to_owned();
+            request.addends = addends;
+            request.spread = Some(Spread { repeats: 10, max_abs: Some(Number(0.03125)) });
+        })
+    };
+    assert!(!compare(8.09, 8.0, None).held, "more than two roundings off");
+    let grown = compare(8.09, 8.0, Some(65));
+    assert!(grown.held, "{:?}", grown.findings);
+    assert!(only(&grown).tolerance.rtol > 8.0 * 2e-3, "what was used is stored");
+    assert_eq!(grown.addends, Some(65));
+    assert_eq!(grown.spread.unwrap().repeats, 10);
+    assert!(has_finding(&grown, "up to 65 numbers are added up in one place"));
+    assert!(has_finding(&grown, "10 executions on the device are at most 0.03125 apart"));
+    assert!(!compare(8.0 * 1.05, 8.0, Some(65)).held, "5 %");
 }
 
 /// N19: dropout is compared as a distribution, and three fakes of it fail.

@@ -157,5 +157,7 @@ fn mismatch() -> Comparison {
             },
         }],
         findings: vec![format!("0: 1 of 3 elements differ {HOSTILE}")],
+        addends: None,
+        spread: None,
     }
 }

@@ -71,6 +71,7 @@ def test_a_full_tile_leaks_nothing() -> None:
 def test_a_silent_fallback_is_an_outcome_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """N28: computed on the CPU without a word, it is no pass."""
     monkeypatch.setenv(faulty.VARIABLE, faults_for("silent-fallback"))
     observed, _, _ = run_case("faulty", tmp_path, TASK)
     assert observed.failure is not None
@@ -110,6 +111,7 @@ def test_an_input_that_is_to_be_written_to_and_is_not_is_compared(
 def test_memory_beside_the_inputs_is_watched_in_the_case_that_wrote_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """N24: a write past a buffer is found in its own case, and not in the next one to fail."""
     monkeypatch.setenv(faulty.VARIABLE, faults_for("write-neighbour"))
     device = devices.find("faulty")
     first, _, _ = run_case(device, tmp_path / "1", TASK)
@@ -121,6 +123,8 @@ def test_memory_beside_the_inputs_is_watched_in_the_case_that_wrote_to_it(
 
 
 def test_a_gap_between_elements_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """N24: `isfinite` of every second element, and what lies between."""
+
     def write_past(tensor: torch.Tensor) -> torch.Tensor:
         between = layouts.gap(tensor)
         if between is not None and len(calls) == 1:
@@ -140,6 +144,7 @@ def test_a_gap_between_elements_is_watched(tmp_path: Path, monkeypatch: pytest.M
 def test_a_fallback_that_warns_once_is_heard_every_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """N28: warned of once in a process, it is the outcome of each case all the same."""
     rules = json.dumps({"add": "warned-fallback", "mul": "warned-fallback"})
     monkeypatch.setenv(faulty.VARIABLE, rules)
     device = devices.find("faulty")

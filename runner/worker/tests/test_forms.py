@@ -130,7 +130,7 @@ def _steps_of_two(*_: Any, **__: Any) -> Any:
 
 
 def test_writing_in_place_through_an_expanded_view_is_refused_by_both(tmp_path: Path) -> None:
-    """A row of an expanded tensor is every row: PyTorch refuses, and so must a device."""
+    """N22: a row of an expanded tensor is every row: PyTorch refuses, and so must a device."""
     x = torch.arange(6.0)
     y = x.expand(2, 6)
     y[0, 0] = 5
@@ -198,6 +198,7 @@ TWICE = torch.tensor([1, 1, 6, 0, 2, 4, 8, 7, 5])
 def test_ties_of_a_sort_are_right_in_any_order_unless_it_is_stable(
     indices: torch.Tensor, kwargs: dict[str, Any], right: bool
 ) -> None:
+    """N16: equal values may come in any order, each once, unless a stable order is asked for."""
     assert _settled("argsort", _sample(VALUES, **kwargs), [indices], [RIGHT]) is right
 
 

@@ -59,6 +59,8 @@ pub(crate) fn comparison(label: &str, error: f64, mismatched: u64) -> Comparison
         } else {
             vec![format!("logits: {mismatched} of 64 elements differ")]
         },
+        addends: None,
+        spread: None,
     }
 }
 

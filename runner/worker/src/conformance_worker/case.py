@@ -23,6 +23,7 @@ from conformance_worker.messages import (
     Golden,
     Observed,
     Recorded,
+    Spread,
     ToCompare,
 )
 from conformance_worker.tensors import Leaf
@@ -237,6 +238,8 @@ class CaseRun:
         tolerance_class: ToleranceClass,
         label: str = "",
         wide: tuple[list[Leaf], list[dict[str, Any]]] | None = None,
+        addends: int | None = None,
+        spread: Spread | None = None,
     ) -> None:
         """Writes both sides to the exchange directory for the runner to compare, and beside them
         what both are measured against, where there is any."""
@@ -261,6 +264,9 @@ class CaseRun:
                 tolerance_class=tolerance_class.value,
                 label=label,
                 wide=wide_path,
+                flushed_dtypes=list(self.device.flushed_dtypes),
+                addends=addends,
+                spread=spread,
             )
         )
 
@@ -282,6 +288,7 @@ class CaseRun:
                 reference=golden.id,
                 tolerance_class=tolerance_class.value,
                 wide=golden.wide,
+                flushed_dtypes=list(self.device.flushed_dtypes),
             )
         )
 

@@ -347,6 +347,14 @@ class ModelFigure:
 
 
 @dataclass(frozen=True)
+class Spread:
+    """How far executions with equal inputs are apart; absent where some values are not finite."""
+
+    repeats: int
+    max_abs: float | None
+
+
+@dataclass(frozen=True)
 class ToCompare:
     """One output set to compare; both files are safetensors, see `tensors`."""
 
@@ -357,6 +365,9 @@ class ToCompare:
     tolerance_class: str
     label: str = ""
     wide: str | None = None
+    flushed_dtypes: list[str] = field(default_factory=list)
+    addends: int | None = field(default=None, metadata={"skip_none": True})
+    spread: Spread | None = field(default=None, metadata={"skip_none": True})
 
 
 @dataclass(frozen=True)

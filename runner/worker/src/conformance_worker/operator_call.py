@@ -36,7 +36,7 @@ def call(
     else:
         output = function(sample.input, sample.args, sample.kwargs)
     processed = sample.process_output(output) if run.request.train else output
-    if operator_rules.wants_processing(entry):
+    if operator_rules.wants_processing(entry, train=run.request.train):
         output = processed if run.request.train else sample.process_output(output)
     if not run.request.train:
         return {"output": output}

@@ -14,6 +14,9 @@ from typing import Any
 import torch
 
 from conformance_worker import (
+    accumulation,
+    draws,
+    factors,
     guards,
     layouts,
     operator_call,
@@ -32,10 +35,13 @@ from conformance_worker.failures import (
     first_line,
     is_out_of_memory,
 )
-from conformance_worker.messages import BothRaised, OperatorTask
+from conformance_worker.messages import BothRaised, OperatorTask, Spread
 from conformance_worker.operators import Sample
 from conformance_worker.tensors import Leaf
 from conformance_worker.words import FailureKind, Form, Rule, SkipReason, Stage
+
+Sides = tuple[reference.Described, reference.Described]
+"""What the device gave, and what was expected."""
 
 
 class Expected:
@@ -75,30 +81,78 @@ def observe(run: CaseRun, task: OperatorTask) -> None:
     actual, structure = run.fetch(leaves)
     guarded.check(run.device, run.observed.notes)
     settled = ties.settle(entry, sample, actual, expected.described[0])
-    if settled.note:
-        run.observed.notes.append(settled.note)
-    sides = (settled.leaves, structure), expected.described
+    _note(run, settled.note)
+    sides: Sides = (settled.leaves, structure), expected.described
+    if not run.request.train:
+        sides, note = factors.settle(entry, sample, *sides)
+        _note(run, note)
     if expected.rule is Rule.STATISTICAL:
-        sides = _independent(task.entry, sides[0]), _independent(task.entry, sides[1])
+        sides = _enough_draws(run, entry, sample, *sides)
+    addends, spread = _order_of_adding(run, entry, sample, actual)
     run.compare(
         *sides,
         rule=expected.rule,
         reference=f"cpu {expected.dtype_name}",
         tolerance_class=operator_rules.tolerance_class(task.entry, train=run.request.train),
+        addends=addends,
+        spread=spread,
     )
 
 
-def _independent(name: str, described: reference.Described) -> reference.Described:
-    leaves, structure = list(described[0]), list(described[1])
-    for number, leaf in enumerate(leaves):
-        if leaf.tensor is None:
-            continue
-        part = operator_rules.independent(name, leaf.tensor)
-        if part is not leaf.tensor:
-            leaves[number] = Leaf(leaf.path, part)
-            shape = {"shape": list(part.shape), "stride": list(part.contiguous().stride())}
-            structure[number] = structure[number] | shape
-    return leaves, structure
+def _note(run: CaseRun, note: str) -> None:
+    if note:
+        run.observed.notes.append(note)
+
+
+def _enough_draws(
+    run: CaseRun,
+    entry: Any,
+    sample: Sample,
+    actual: reference.Described,
+    expected: reference.Described,
+) -> Sides:
+    """Both sides with as many draws as it takes to tell distributions apart."""
+    name = entry.full_name
+    executions = draws.executions_for(name, expected[0])
+    if run.request.train or run.compiles:
+        executions = 1  # a gradient is of one draw, and compiling again would take too long
+    if executions > 1:
+        _note(run, f"{executions} executions with other seeds are compared together")
+    return (
+        draws.pooled(name, actual, lambda number: _again(run, number), executions),
+        draws.pooled(
+            name, expected, lambda number: _on_host(run, entry, sample, number)[0], executions
+        ),
+    )
+
+
+def _order_of_adding(
+    run: CaseRun, entry: Any, sample: Sample, first: list[Leaf]
+) -> tuple[int | None, Spread | None]:
+    """How many numbers are added up in one place, and how far equal executions are apart."""
+    is_low = operators.torch_dtype(run.request.dtype) in accumulation.LOW_PRECISION
+    if run.request.train or not is_low:
+        return None, None
+    addends = accumulation.most_addends(entry, sample)
+    if addends is None or run.compiles:
+        return addends, None
+    outputs = [leaf for leaf in first if leaf.path.split(".")[0] == "output"]
+    others = [_again(run, 0) for _ in range(1, accumulation.REPEATS)]
+    return addends, accumulation.spread([outputs, *others])
+
+
+def _again(run: CaseRun, seed_offset: int) -> list[Leaf]:
+    """Outputs of one more execution on the device, on the host."""
+    assert run.prepare_rerun is not None, "the device's side was executed"
+    run.enter(Stage.TRANSFER)
+    rerun = run.prepare_rerun()
+    run.seed(seed_offset)
+    run.enter(Stage.EXECUTE)
+    with run.on_device():
+        result = rerun()
+        run.device.synchronize()
+    run.enter(Stage.TRANSFER)
+    return run.fetch(tensors.flatten(result["output"], "output"))[0]
 
 
 def _note_both(run: CaseRun, actual: Exception, expected: Exception) -> None:
@@ -161,10 +215,20 @@ def _reference(run: CaseRun, entry: Any, sample: Sample) -> Expected:
     expected.rule = operator_rules.rule(
         entry, random=random, dtypes={tensor.dtype for tensor in outputs}
     )
+    is_dropout = operator_rules.is_dropout(entry) and not run.request.train
+    if is_dropout and not random and _is_a_copy(outputs, before):
+        expected.rule = Rule.EXACT
     wide = operator_rules.reference_dtype(entry, native, train=run.request.train)
     if expected.rule is Rule.CLOSE and wide is not native:
         _widen(run, entry, sample, expected, wide)
     return expected
+
+
+def _is_a_copy(outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> bool:
+    """Whether nothing was computed: the outputs are the first inputs, bit for bit."""
+    return len(outputs) <= len(inputs) and all(
+        guards.same_bits(left, right) for left, right in zip(outputs, inputs, strict=False)
+    )
 
 
 def _widen(run: CaseRun, entry: Any, sample: Sample, expected: Expected, wide: Any) -> None:

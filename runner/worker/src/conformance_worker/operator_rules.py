@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from conformance_worker import modules, operators
+from conformance_worker import factors, modules, operators
 from conformance_worker.words import Rule, ToleranceClass
 
 UNINITIALISED = frozenset(
@@ -131,6 +131,11 @@ def _class_of_module(name: str) -> ToleranceClass:
     return ToleranceClass.TRANSCENDENTAL
 
 
+def is_dropout(entry: Any) -> bool:
+    """Whether an entry drops elements in training, and does nothing in evaluation."""
+    return "dropout" in entry.full_name.lower()
+
+
 def may_be_random(entry: Any) -> bool:
     """Whether an entry is worth executing twice to find out."""
     if isinstance(entry, modules.ModuleEntry):
@@ -168,9 +173,14 @@ def independent(name: str, tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.dim() <= kept else tensor.flatten(kept)[..., 0]
 
 
-def wants_processing(entry: Any) -> bool:
-    """Whether outputs are compared only after the entry's own processing."""
-    return bool(DECOMPOSITIONS.search(entry.name))
+def wants_processing(entry: Any, *, train: bool) -> bool:
+    """Whether outputs are compared only after the entry's own processing.
+
+    That takes the absolute value of a singular vector, which hides a vector whose sign is wrong
+    beside the other's; so where a decomposition has properties to be compared by, it is left out.
+    """
+    is_known = not train and entry.name in factors.PROPERTIES
+    return not is_known and bool(DECOMPOSITIONS.search(entry.name))
 
 
 def reference_dtype(entry: Any, dtype: torch.dtype, *, train: bool) -> torch.dtype:

@@ -60,6 +60,13 @@ class Device:
 
     simulated = False
 
+    flushed_dtypes: tuple[str, ...] = ()
+    """Dtypes, by PyTorch's names, of which a subnormal result comes out as zero by design.
+
+    A zero in place of a subnormal number passes, with a note, for these only; complex numbers go by
+    their parts.
+    """
+
     dispatch_keys: tuple[str, ...] = ("CPU",)
     """Keys of the dispatcher that kernels of this backend stand under; the first is its own."""
 

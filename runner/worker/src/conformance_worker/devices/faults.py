@@ -79,6 +79,26 @@ def _nan(tensor: torch.Tensor) -> torch.Tensor:
     return torch.full_like(tensor.detach(), float("nan"))
 
 
+def _zeros(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.zeros_like(tensor.detach())
+
+
+def _half_scale(tensor: torch.Tensor) -> torch.Tensor:
+    """As a dropout that does not make up for what it drops."""
+    return tensor.detach() * 0.5
+
+
+def _five_percent(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach() * 1.05
+
+
+def _flush_subnormals(tensor: torch.Tensor) -> torch.Tensor:
+    if not tensor.dtype.is_floating_point:
+        return tensor
+    is_small = tensor.detach().abs() < torch.finfo(tensor.dtype).smallest_normal
+    return tensor.detach().masked_fill(is_small, 0)
+
+
 def _saturating_inf(tensor: torch.Tensor) -> torch.Tensor:
     """Gives the largest finite number where infinity is right."""
     if not tensor.dtype.is_floating_point or tensor.numel() == 0:
@@ -130,6 +150,15 @@ def _write_input(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
                     first = tensor.detach().view(-1)[:1]
                     first.copy_(torch.nextafter(first, torch.full_like(first, torch.inf)))
                 return outcome
+    return outcome
+
+
+def _identity(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Gives the first input back as it is."""
+    outcome = function(*args, **kwargs)
+    for part in args:
+        for tensor in part.tensors()[:1] if hasattr(part, "tensors") else ():
+            return outcome | {"output": tensor.detach().clone()}
     return outcome
 
 
@@ -261,6 +290,10 @@ CHANGES: dict[str, Change] = {
     "wrong-shape": _wrong_shape,
     "wrong-stride": _wrong_stride,
     "nan": _nan,
+    "zeros": _zeros,
+    "half-scale": _half_scale,
+    "five-percent": _five_percent,
+    "flush-subnormals": _flush_subnormals,
     "saturating-inf": _saturating_inf,
     "padding-leak": _padding_leak,
 }
@@ -276,6 +309,7 @@ RULES: dict[str, Call] = {
     "accept-outside": _execute,
     "write-input": _write_input,
     "write-neighbour": _execute,
+    "identity": _identity,
     "never-raises": _never_raises,
     "silent-fallback": _execute,
     "warned-fallback": _fall_back,

@@ -56,6 +56,10 @@ class TheDevice(Device):
 
     profile = "tpu"
     place = "tpu:0"
+    flushed_dtypes: tuple[str, ...] = (
+        "float32",
+        "bfloat16",
+    )  # a TPU's vector unit has no subnormal numbers
     dispatch_keys = (
         "PrivateUse1",
         "AutogradPrivateUse1",

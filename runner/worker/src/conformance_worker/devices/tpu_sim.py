@@ -47,6 +47,8 @@ class TheDevice(tpu.TheDevice):
 
     profile = "tpu-sim"
     simulated = True
+    flushed_dtypes = ("float64", "float32", "bfloat16")
+    """XLA:CPU computes with the processor's flush-to-zero mode on; float16 is kept."""
 
     def check_present(self) -> None:
         """Demands the wrapper library and the plugin before anything native looks for them."""
