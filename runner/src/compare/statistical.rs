@@ -138,10 +138,11 @@ fn atom_problem(actual: &Sample, expected: &Sample, tolerance: Tolerance) -> Opt
         }
     }
     values.iter().find_map(|(value, count)| {
-        let rate = *count as f64 / expected.len();
-        if rate < 0.05 || *count < 2 {
+        if *count < 2 || (*count as f64) < 0.05 * expected.len() {
             return None;
         }
+        // Both sides are counted alike: a value that wanders by a rounding is one value.
+        let rate = expected.count_close(*value, tolerance) as f64 / expected.len();
         let found = actual.count_close(*value, tolerance) as f64 / actual.len();
         (!rates_agree((found, rate), actual.len(), expected.len())).then(|| {
             format!(
@@ -277,6 +278,17 @@ mod tests {
             let problems = sample_problems(&actual, &expected, TOLERANCE);
             assert!(!problems.is_empty(), "{name} went through");
         }
+    }
+
+    /// As singular values of a random matrix factored with other seeds.
+    #[test]
+    fn a_value_that_wanders_by_a_rounding_is_one_value() {
+        let mut random = Random(4);
+        let step = |r: &mut Random| 19.0 + 2e-6 * (r.uniform() * 3.0).floor();
+        let (actual, expected) =
+            (sample(|_| 19.0, 400, &mut random), sample(step, 400, &mut random));
+        let problems = sample_problems(&actual, &expected, TOLERANCE);
+        assert!(problems.iter().all(|problem| !problem.contains('%')), "{problems:?}");
     }
 
     #[test]
