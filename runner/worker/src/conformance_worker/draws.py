@@ -8,7 +8,6 @@ alike, until there are enough elements, and all of them are compared together.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 
@@ -20,9 +19,6 @@ WANTED_ELEMENTS = 400
 
 MOST_EXECUTIONS = 100
 """Executions of one case on either side; a sample of one element gets no more draws."""
-
-Execution = Callable[[int], list[Leaf]]
-"""Leaves of an execution with a seed so far from the case's own; on the host."""
 
 
 def executions_for(name: str, leaves: list[Leaf]) -> int:
@@ -38,18 +34,44 @@ def executions_for(name: str, leaves: list[Leaf]) -> int:
     return min(MOST_EXECUTIONS, math.ceil(WANTED_ELEMENTS / smallest))
 
 
+def varying(first: list[Leaf], others: list[list[Leaf]]) -> frozenset[str]:
+    """Paths of the outputs that any other seed changes by more than rounding.
+
+    The singular values of a random projection, for one, are the same numbers for every seed:
+    drawing them again tells nothing, and their last bits would be taken for a distribution.
+    """
+    return frozenset(
+        leaf.path
+        for leaf in first
+        if leaf.tensor is not None
+        and _is_output(leaf)
+        and any(not _is_near(leaf.tensor, _at(leaf.path, other)) for other in others)
+    )
+
+
+def _at(path: str, leaves: list[Leaf]) -> torch.Tensor | None:
+    return next((leaf.tensor for leaf in leaves if leaf.path == path), None)
+
+
+def _is_near(left: torch.Tensor, right: torch.Tensor | None) -> bool:
+    if right is None or left.shape != right.shape or left.dtype != right.dtype:
+        return False
+    return torch.allclose(left, right, rtol=1e-3, atol=1e-3, equal_nan=True)
+
+
 def pooled(
-    name: str, first: reference.Described, again: Execution, executions: int
+    name: str, first: reference.Described, others: list[list[Leaf]], paths: frozenset[str]
 ) -> reference.Described:
-    """Outputs of so many executions in one tensor each, without elements that tell nothing new."""
-    drawn = [first[0], *(again(number) for number in range(1, executions))]
+    """The outputs at these paths of all executions in one tensor each, and the rest of the first;
+    without elements that tell nothing new."""
     leaves, structure = list(first[0]), list(first[1])
     for number, leaf in enumerate(first[0]):
         if leaf.tensor is None or not _is_output(leaf):
             continue
+        drawn = [first[0], *others] if leaf.path in paths else [first[0]]
         parts = [_part(name, execution, leaf) for execution in drawn]
         kept = [part for part in parts if part is not None]
-        tensor = torch.stack(kept) if len(kept) == executions > 1 else kept[0]
+        tensor = torch.stack(kept) if len(kept) == len(drawn) > 1 else kept[0]
         if tensor is leaf.tensor:
             continue
         leaves[number] = Leaf(leaf.path, tensor)

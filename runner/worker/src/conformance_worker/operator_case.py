@@ -116,13 +116,14 @@ def _enough_draws(
     executions = draws.executions_for(name, expected[0])
     if run.request.train or run.compiles:
         executions = 1  # a gradient is of one draw, and compiling again would take too long
-    if executions > 1:
+    on_host = [_on_host(run, entry, sample, number)[0] for number in range(1, executions)]
+    paths = draws.varying(expected[0], on_host)
+    on_device = [_again(run, number) for number in range(1, executions)] if paths else []
+    if on_device:
         _note(run, f"{executions} executions with other seeds are compared together")
     return (
-        draws.pooled(name, actual, lambda number: _again(run, number), executions),
-        draws.pooled(
-            name, expected, lambda number: _on_host(run, entry, sample, number)[0], executions
-        ),
+        draws.pooled(name, actual, on_device, paths),
+        draws.pooled(name, expected, on_host, paths),
     )
 
 
