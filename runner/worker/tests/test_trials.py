@@ -262,6 +262,16 @@ def test_a_random_operator_is_drawn_until_its_distribution_shows(
     )
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_one_toss_of_a_coin_is_random_though_the_next_may_come_out_alike(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """N19: whether a case is random is not decided by a single second draw."""
+    give(monkeypatch, "bernoulli", torch.tensor(0.5))
+    observed = observe("bernoulli", honest, tmp_path, seed=seed)
+    assert observed.to_compare[0].rule == "statistical"
+
+
 def test_what_a_device_gives_every_time_is_not_drawn_by_the_reference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

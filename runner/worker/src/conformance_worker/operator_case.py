@@ -255,11 +255,22 @@ def _widen(run: CaseRun, entry: Any, sample: Sample, expected: Expected, wide: A
     expected.dtype_name = tensors.dtype_name(wide)
 
 
+RANDOM_LOOKS = 8
+"""Other seeds that a suspect is executed with: one toss of a coin comes out alike half the time."""
+
+
 def _is_random(run: CaseRun, entry: Any, sample: Sample, leaves: list[Leaf]) -> bool:
-    """Executes a suspect once more with another seed and looks whether anything changed."""
-    if not operator_rules.may_be_random(entry):
-        return False
-    other, after = _on_host(run, entry, sample, seed_offset=1)
+    """Executes a suspect with other seeds and looks whether anything changes."""
+    return operator_rules.may_be_random(entry) and any(
+        _differs_with_another_seed(run, entry, sample, leaves, number)
+        for number in range(1, RANDOM_LOOKS + 1)
+    )
+
+
+def _differs_with_another_seed(
+    run: CaseRun, entry: Any, sample: Sample, leaves: list[Leaf], number: int
+) -> bool:
+    other, after = _on_host(run, entry, sample, seed_offset=number)
     other += [Leaf(f"inputs.{n}", tensor) for n, tensor in enumerate(after)]
     by_path = {leaf.path: leaf.tensor for leaf in other}
     return any(
