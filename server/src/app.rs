@@ -165,12 +165,20 @@ async fn observe(State(metrics): State<Arc<Metrics>>, request: Request, next: Ne
     for (name, value) in &SECURITY_HEADERS {
         headers.insert(name.clone(), HeaderValue::from_static(value));
     }
+    if path.starts_with(crate::api::artifacts::PATH) {
+        let policy = HeaderValue::from_static(ARTIFACT_POLICY);
+        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
     if path.starts_with(crate::api::PAGE_PATH) {
         let policy = HeaderValue::from_static(DOCUMENT_PAGE_POLICY);
         headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     }
     response
 }
+
+/// A file from a runner: a browser that shows it after all runs nothing of it and gives it no
+/// access to this server.
+const ARTIFACT_POLICY: &str = "default-src 'none'; sandbox; frame-ancestors 'none'";
 
 /// The page of the API's document: still nothing from elsewhere and no inline script, but its
 /// style sheet has pictures in it.

@@ -12,7 +12,7 @@ use protocol::words;
 use serde_json::json;
 
 use crate::db::retention::{self, RunAge};
-use crate::db::{Db, audit};
+use crate::db::{Db, artifacts, audit};
 
 words! {
     /// How long a run is kept.
@@ -139,6 +139,23 @@ pub async fn plan(
     Ok(planned)
 }
 
+/// How long a file waits for an attempt to name it.
+pub const ARTIFACT_GRACE: Duration = Duration::days(1);
+
+/// Deletes the files that no attempt names any more, in transactions of at most `batch` files;
+/// answers how many.
+pub async fn delete_artifacts(db: &Db, batch: i64, now: DateTime<Utc>) -> anyhow::Result<u64> {
+    let mut files = 0;
+    loop {
+        let before = now - ARTIFACT_GRACE;
+        let deleted = artifacts::delete_unnamed(db.pool(), before, batch).await?;
+        files += deleted;
+        if deleted == 0 {
+            return Ok(files);
+        }
+    }
+}
+
 /// Does it to one run, in transactions of at most `batch` rows; answers how many rows went.
 pub async fn carry_out(db: &Db, planned: &Planned, batch: i64) -> anyhow::Result<u64> {
     let run = &planned.run;
@@ -156,6 +173,7 @@ pub async fn carry_out(db: &Db, planned: &Planned, batch: i64) -> anyhow::Result
             break;
         }
     }
+    rows += artifacts::unlink(db.pool(), run.id).await?;
     if planned.fate == Fate::Delete {
         loop {
             let deleted = retention::delete_derived(db.pool(), run.id, batch).await?;

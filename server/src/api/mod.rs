@@ -5,6 +5,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::AppState;
 
+pub mod artifacts;
 pub mod badges;
 pub mod cases;
 pub mod compare;
@@ -31,6 +32,7 @@ pub fn router() -> OpenApiRouter<AppState> {
         .merge(ingest::router())
         .merge(imports::router())
         .merge(runs::router())
+        .merge(artifacts::router())
         .merge(inventories::router())
         .merge(cases::router())
         .merge(compare::router())

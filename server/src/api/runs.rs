@@ -14,6 +14,7 @@ use utoipa_axum::routes;
 
 use super::paging;
 use crate::app::AppState;
+use crate::db::artifacts::{self, ArtifactRow};
 use crate::db::cases;
 use crate::db::runs::{self, Run, RunFilter};
 use crate::db::{sources, verdicts};
@@ -242,6 +243,27 @@ struct AttemptBody {
     /// `protocol::Evidence`, as it came.
     #[schema(value_type = protocol::Evidence)]
     evidence: Box<RawValue>,
+    /// Files that it left.
+    artifacts: Vec<ArtifactBody>,
+}
+
+/// A file that an attempt left.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+struct ArtifactBody {
+    name: String,
+    sha256: String,
+    /// In bytes.
+    size: i64,
+    /// Where it can be downloaded.
+    path: String,
+}
+
+impl ArtifactBody {
+    fn new(row: &ArtifactRow) -> Self {
+        let sha256 = hex::encode(&row.sha256);
+        let path = format!("{}/{sha256}", super::artifacts::PATH);
+        Self { name: row.name.clone(), sha256, size: row.size, path }
+    }
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -259,12 +281,15 @@ async fn list_attempts(
     Query(query): Query<AttemptsQuery>,
 ) -> Result<JsonBody<AttemptList>> {
     let run = find(&state, &key).await?;
+    let files = artifacts::list(state.db.pool(), run.id, query.case.as_str()).await?;
     let attempts = cases::list_attempts(state.db.pool(), run.id, query.case.as_str())
         .await?
         .into_iter()
         .map(|row| {
             let evidence = RawValue::from_string(row.evidence).map_err(anyhow::Error::from)?;
+            let own = files.iter().filter(|file| file.attempt == row.attempt);
             Ok(AttemptBody {
+                artifacts: own.map(ArtifactBody::new).collect(),
                 attempt: row.attempt,
                 outcome: row.outcome,
                 stage: row.stage,

@@ -54,9 +54,14 @@ async fn work(db: &Db, args: &RetentionArgs, pinned: &HashSet<String>) -> anyhow
         );
     }
     if args.dry_run {
+        let before = now - retention::ARTIFACT_GRACE;
+        let (files, bytes) = crate::db::artifacts::count_unnamed(db.pool(), before).await?;
+        println!("{files} files that no attempt names, of {bytes} bytes");
         println!("nothing was deleted: --dry-run");
     } else {
         let parts = crate::db::retention::drop_empty_parts(db.pool(), now.date_naive()).await?;
+        let files = retention::delete_artifacts(db, i64::from(args.batch), now).await?;
+        println!("{files} files that no attempt names were deleted");
         println!("{parts} empty parts of the attempts were dropped");
     }
     Ok(())

@@ -13,6 +13,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 
 use crate::trouble::{OrTrouble as _, Trouble};
 
+pub mod artifacts;
 pub mod attempts;
 pub mod audit;
 pub mod baselines;

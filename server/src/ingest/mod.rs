@@ -4,10 +4,11 @@
 //!
 //! `announce` a run and its manifest; `import` a run made of a JUnit report; `results` a batch of attempts; `sources` who sends it;
 //! `judgement` verdicts of the touched cases, and of runs whose baseline changed; `seal` the end of
-//! a run, by its runners or by silence; `waive` a person's leave, `waiver_file` those that are kept with the
+//! a run, by its runners or by silence; `artifacts` the files that attempts left; `waive` a person's leave, `waiver_file` those that are kept with the
 //! code.
 
 mod announce;
+mod artifacts;
 mod import;
 mod inventory;
 mod judgement;
@@ -18,6 +19,7 @@ mod waive;
 mod waiver_file;
 
 pub use announce::{create_run, put_manifest};
+pub use artifacts::{Link, link_artifacts, store_artifact};
 pub use import::{About, Imported, import_junit};
 pub use inventory::put_inventory;
 pub use judgement::{judge_cases, judge_due_runs, judge_if_due};

@@ -13,6 +13,7 @@ use super::evidence::{AttemptSection, FIGURE_HEADS};
 use super::rows::{CaseRow, RunHead};
 use super::view::{self, Mark, Section, Shell};
 use crate::app::AppState;
+use crate::db::artifacts;
 use crate::db::read_cases::{self, HistoryPoint};
 use crate::db::read_runs::{self, CaseFilter};
 use crate::error::{Error, Result};
@@ -40,6 +41,16 @@ struct CasePage {
     attempts: Vec<AttemptSection>,
     figure_heads: &'static [(&'static str, &'static str)],
     history: Vec<HistoryRow>,
+    files: Vec<FileLine>,
+}
+
+/// A file that an attempt left.
+#[derive(Debug)]
+struct FileLine {
+    attempt: i32,
+    name: String,
+    href: String,
+    bytes: i64,
 }
 
 #[derive(Debug)]
@@ -65,6 +76,7 @@ async fn show(
     let case =
         found.first().ok_or_else(|| Error::NoSuch { noun: "case", name: case_key.clone() })?;
     let attempts = read_cases::list_attempts(pool, run.id, &case_key).await?;
+    let files = artifacts::list(pool, run.id, &case_key).await?;
     let history = read_cases::list_history(pool, &case_key, &run.device_profile, HISTORY).await?;
 
     let pin = format!("run={}", run.key);
@@ -103,6 +115,15 @@ async fn show(
         repro,
         attempts,
         figure_heads: &FIGURE_HEADS,
+        files: files
+            .into_iter()
+            .map(|file| FileLine {
+                href: format!("{}/{}", crate::api::artifacts::PATH, hex::encode(&file.sha256)),
+                attempt: file.attempt,
+                name: file.name,
+                bytes: file.size,
+            })
+            .collect(),
         history: history_rows(history, &run.key, &case_key),
         case: CaseRow::new(case),
         run: RunHead::new(&run, state.clock.now()),

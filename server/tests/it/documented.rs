@@ -43,6 +43,7 @@ async fn what_is_described_answers(pool: PgPool) {
         for (method, path) in described() {
             let path = path
                 .replace("{waiver}", "1")
+                .replace("{sha256}", "00")
                 .replace("{run}", "r1")
                 .replace("{suite}", "tier1")
                 .replace("{name}", "g");

@@ -10,6 +10,7 @@ mod pages_views;
 mod pages_world;
 
 mod access;
+mod artifacts;
 mod compare;
 mod deploy;
 mod documented;

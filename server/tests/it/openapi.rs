@@ -38,6 +38,8 @@ impl Operation {
             ("waiver", "1"),
             ("case", &case),
             ("integration", "vllm"),
+            // Of `x`, which is stored.
+            ("sha256", "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"),
             ("device", "tpu"),
             ("a", "r0"),
             ("b", "r1"),
@@ -133,6 +135,9 @@ async fn fill(world: &World) {
     world.finish_run(&script).await;
     let kept = world.put_json("/api/v1/runs/r1/inventory", &inventory()).await;
     assert_eq!(kept.status, StatusCode::OK, "{}", kept.text);
+    let path = "/api/v1/artifacts/2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881";
+    let stored = world.send(world.authorized(Method::PUT, path).body("x")).await;
+    assert_eq!(stored.status, StatusCode::CREATED, "{}", stored.text);
     let made = world.post_json("/api/v1/waivers", &new_waiver()).await;
     assert_eq!(made.status, StatusCode::CREATED, "{}", made.text);
 }
@@ -161,6 +166,7 @@ fn other_body(operation: &Operation) -> Option<&'static str> {
     match operation.path.rsplit('/').next().unwrap() {
         "junit" => Some("<testsuite><testcase name=\"t\"/></testsuite>"),
         "file" => Some("# no waiver\n"),
+        "{sha256}" => Some("x"),
         _ => None,
     }
 }
@@ -176,7 +182,11 @@ fn good_body(operation: &Operation) -> Value {
         "seal" => json!({"attempts": 0, "finished_at": super::harness::NOW}),
         "void" => json!({"reason": "the wrong wheel was installed"}),
         "waivers" => new_waiver(),
-        "revoke" | "junit" | "file" => json!({}),
+        "artifacts" => json!({"journal": "j1", "artifacts": [{
+            "case": script.case("a"), "attempt": 1, "name": "hlo.txt",
+            "sha256": "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881",
+        }]}),
+        "revoke" | "junit" | "file" | "{sha256}" => json!({}),
         other => panic!("`{other}` writes, and the test does not know what"),
     }
 }

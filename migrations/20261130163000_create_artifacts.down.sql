@@ -1,0 +1,2 @@
+DROP TABLE attempt_artifacts;
+DROP TABLE artifacts;

@@ -1,0 +1,110 @@
+//! Files that attempts left. A file is stored under its own hash and named by attempts afterwards,
+//! so that the same file of a thousand cases is kept once, and sending it again changes nothing.
+
+use protocol::{CaseKey, RunKey};
+use sha2::{Digest as _, Sha256};
+
+use crate::app::AppState;
+use crate::db::artifacts;
+use crate::db::tokens::Caller;
+use crate::error::{Error, Result};
+
+/// Most files named in one request.
+const MAX_LINKS: usize = 1_000;
+/// Longest name, in bytes; the schema has the same limit.
+const MAX_NAME_BYTES: usize = 100;
+
+/// Stores a file; `false` when it was there.
+pub async fn store_artifact(
+    state: &AppState,
+    caller: &Caller,
+    sha256: &[u8],
+    contents: &[u8],
+) -> Result<bool> {
+    let found = Sha256::digest(contents);
+    if found.as_slice() != sha256 {
+        return Err(Error::bad_request(
+            format!("the body has the hash `{}`", hex::encode(found)),
+            "it was cut or changed on its way, or is another file; send it again",
+        ));
+    }
+    let now = state.clock.now();
+    Ok(artifacts::store(state.db.pool(), sha256, contents, caller.token_id, now).await?)
+}
+
+/// A file of an attempt.
+#[derive(Debug)]
+pub struct Link {
+    /// The case.
+    pub case: CaseKey,
+    /// Number that the source gave the attempt.
+    pub attempt: u32,
+    /// What it is called there.
+    pub name: String,
+    /// Of the stored file.
+    pub sha256: Vec<u8>,
+}
+
+/// Names files of attempts, all or nothing.
+pub async fn link_artifacts(
+    state: &AppState,
+    key: &RunKey,
+    journal: &str,
+    links: &[Link],
+) -> Result<()> {
+    check(links)?;
+    let mut transaction = state.db.pool().begin().await?;
+    let run = super::lock(&mut transaction, key).await?;
+    super::refuse_void(&run)?;
+    let wanted: Vec<Vec<u8>> = links.iter().map(|link| link.sha256.clone()).collect();
+    let known = artifacts::hold(&mut transaction, &wanted).await?;
+    if let Some(absent) = wanted.iter().find(|hash| !known.contains(hash)) {
+        return Err(Error::conflict(
+            format!("no file with the hash `{}` is stored", hex::encode(absent)),
+            "send the file first, with PUT /api/v1/artifacts/HASH",
+        ));
+    }
+    for link in links {
+        let Link { case, attempt, name, sha256 } = link;
+        let number = i32::try_from(*attempt).unwrap_or(0);
+        let place =
+            artifacts::find_attempt(&mut transaction, &run, journal, case.as_str(), number).await?;
+        let Some(place) = place else {
+            return Err(Error::conflict(
+                format!("run `{key}` has no attempt {attempt} at `{case}` from this source"),
+                "send the results first, and name the journal that they came from",
+            ));
+        };
+        if !artifacts::link(&mut transaction, &run, &place, name, sha256).await? {
+            return Err(Error::conflict(
+                format!("attempt {attempt} at `{case}` has another file `{name}`"),
+                "choose another name; what is stored is not replaced",
+            ));
+        }
+    }
+    transaction.commit().await?;
+    Ok(())
+}
+
+fn check(links: &[Link]) -> Result<()> {
+    if links.len() > MAX_LINKS {
+        return Err(Error::bad_request(
+            format!("`artifacts` has {} files", links.len()),
+            format!("send at most {MAX_LINKS} in one request"),
+        ));
+    }
+    let is_word = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    for (number, link) in links.iter().enumerate() {
+        let name = &link.name;
+        if !(1..=MAX_NAME_BYTES).contains(&name.len())
+            || !name.bytes().all(is_word)
+            || name.starts_with('.')
+        {
+            return Err(Error::bad_request(
+                format!("`artifacts[{number}].name` is no name of a file"),
+                "1 to 100 of `A-Z`, `a-z`, `0-9`, `-`, `_`, `.`, not beginning with a dot",
+            ));
+        }
+    }
+    Ok(())
+}
