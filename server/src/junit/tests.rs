@@ -145,5 +145,6 @@ fn attributes_without_end_take_no_time_that_grows_with_their_square() {
     let xml = format!("<testsuite {}/>", "a=\"\" ".repeat(1_000_000));
     let started = std::time::Instant::now();
     assert!(problem(&xml).contains("attributes"));
-    assert!(started.elapsed().as_secs() < 5);
+    // Their square would take hours; a machine with much else to do may take seconds.
+    assert!(started.elapsed().as_secs() < 120);
 }
