@@ -62,7 +62,7 @@ def test_the_addends_and_the_spread_of_a_sum_are_evidence(honest: Attempts) -> N
     """N18: in half precision, where the tolerance grows with them and is stored as it was used."""
     comparisons = [only(attempt) for entry in SUMS for attempt in honest[entry]]
     grown = [comparison for comparison in comparisons if "addends" in comparison]
-    assert len(grown) >= 3
+    assert grown, "no sample of the database adds up in one place"
     for comparison in grown:
         assert comparison["spread"] == {"repeats": 10, "max_abs": 0}
         assert comparison["tensors"][0]["dtype"] == "float16"
