@@ -58,6 +58,12 @@ DECOMPOSITIONS = re.compile(
 DTYPE_SENSITIVE = frozenset(
     {
         "nextafter",
+        # A value beside a border is in the bin that rounding puts it in.
+        "histc",
+        # Beside its poles, what float32 rounds on the way is most of the result: the host itself is
+        # far from float64 there.
+        "polygamma",
+        "special.polygamma",
         "nan_to_num",
         "frexp",
         "ldexp",
