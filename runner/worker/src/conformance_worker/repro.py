@@ -97,7 +97,8 @@ def dynamism_case(request: Execute, task: DynamismTask, built: BuiltModel, devic
             named.setdefault(name, {})[index] = dimension
     for name, dynamic in named.items():
         plain = built.make_inputs(task.model.batch, task.model.sequence).kwargs
-        rank = plain.get(name, plain["input_ids"]).dim()
+        # Positions are no plain input, and have the shape of the tokens.
+        rank = (plain[name] if name in plain else plain["input_ids"]).dim()
         shape = [
             f"sizes.get({dynamic[i].name!r}, {task.model.batch})"
             if i in dynamic
