@@ -19,6 +19,17 @@ pub struct GoldenArgs {
     /// `gs:`). A case whose golden is missing, stale or corrupt is `infra`.
     #[arg(long, value_name = "DIR|URL", conflicts_with = "reference")]
     pub golden: Option<String>,
+    #[command(flatten)]
+    pub cache: GoldenCacheArgs,
+    /// What Tier 2 is compared with in place of a golden: `cpu` is float64 on the host, computed
+    /// with each case. The default without `--golden`; results say it.
+    #[arg(long, value_name = "REFERENCE", hide_possible_values = true)]
+    pub reference: Option<Reference>,
+}
+
+/// What is kept of goldens that come from an object store.
+#[derive(Debug, Clone, Args)]
+pub struct GoldenCacheArgs {
     /// Most GiB of goldens of object stores that are kept in the cache.
     #[arg(
         long,
@@ -27,10 +38,15 @@ pub struct GoldenArgs {
         env = "CONFORMANCE_GOLDEN_CACHE_GIB"
     )]
     pub golden_cache_gib: u32,
-    /// What Tier 2 is compared with in place of a golden: `cpu` is float64 on the host, computed
-    /// with each case. The default without `--golden`; results say it.
-    #[arg(long, value_name = "REFERENCE", hide_possible_values = true)]
-    pub reference: Option<Reference>,
+}
+
+impl GoldenCacheArgs {
+    /// Where in the program's cache goldens are kept, and how much of them.
+    #[must_use]
+    pub fn below(&self, cache: &Path) -> Cache {
+        let most_bytes = u64::from(self.golden_cache_gib) << 30;
+        Cache { folder: cache.join("goldens"), most_bytes }
+    }
 }
 
 /// A reference that is computed with each case.
@@ -45,13 +61,8 @@ impl GoldenArgs {
     #[must_use]
     pub fn usage(&self, cache: &Path) -> Option<GoldenUse> {
         let location = self.golden.clone()?;
-        Some(GoldenUse::Compare { location, cache: golden_cache(cache, self.golden_cache_gib) })
+        Some(GoldenUse::Compare { location, cache: self.cache.below(cache) })
     }
-}
-
-/// Where in the program's cache goldens are kept.
-fn golden_cache(cache: &Path, gib: u32) -> Cache {
-    Cache { folder: cache.join("goldens"), most_bytes: u64::from(gib) << 30 }
 }
 
 /// Settings of `record`.
@@ -88,14 +99,8 @@ pub struct GoldenVerifyArgs {
     /// Where fetched goldens are kept, in `goldens`.
     #[arg(long, value_name = "DIR", env = "CONFORMANCE_CACHE", hide_env_values = true)]
     pub cache_dir: Option<PathBuf>,
-    /// Most GiB of goldens of object stores that are kept in the cache.
-    #[arg(
-        long,
-        value_name = "GIB",
-        default_value_t = DEFAULT_CACHE_GIB,
-        env = "CONFORMANCE_GOLDEN_CACHE_GIB"
-    )]
-    pub golden_cache_gib: u32,
+    #[command(flatten)]
+    pub cache: GoldenCacheArgs,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
@@ -105,6 +110,6 @@ impl GoldenVerifyArgs {
     /// Where fetched goldens are kept.
     #[must_use]
     pub fn cache(&self) -> Cache {
-        golden_cache(&cache_directory(self.cache_dir.as_deref()), self.golden_cache_gib)
+        self.cache.below(&cache_directory(self.cache_dir.as_deref()))
     }
 }

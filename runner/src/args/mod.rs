@@ -26,7 +26,9 @@ pub use coverage::{CoverageArgs, CoverageCommand, CoverageDiffArgs};
 pub use device::DeviceArgs;
 pub use environment::{colours, hub_cache, program_path, socket_directory};
 pub use execution::ExecutionArgs;
-pub use golden::{GoldenArgs, GoldenCommand, GoldenCommandArgs, GoldenVerifyArgs, RecordArgs};
+pub use golden::{
+    GoldenArgs, GoldenCacheArgs, GoldenCommand, GoldenCommandArgs, GoldenVerifyArgs, RecordArgs,
+};
 pub use plan::{PlanArgs, USUAL_SEED};
 pub use python::{PythonArgs, SetupArgs, SetupCommandArgs, TorchBuild};
 pub use rerun::RerunArgs;

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 
-use super::store::replace;
+use super::store::{begin, settle};
 use crate::Error;
 use crate::client::install_tls;
 
@@ -96,17 +96,15 @@ impl Remote {
         let folder = to.parent().expect("it is below the cache");
         std::fs::create_dir_all(folder).map_err(|error| told(&error))?;
         let mut chunks = found.into_stream();
-        let (mut file, mut left) =
-            (tempfile::tempfile_in(folder).map_err(|e| told(&e))?, most_bytes);
+        let (mut new, mut left) = (begin(to).map_err(|error| told(&error))?, most_bytes);
         while let Some(chunk) = chunks.next().await {
             let chunk = chunk.map_err(|error| told(&error))?;
             left = left
                 .checked_sub(chunk.len() as u64)
                 .ok_or_else(|| format!("`{name}` is longer than its store says"))?;
-            file.write_all(&chunk).map_err(|error| told(&error))?;
+            new.write_all(&chunk).map_err(|error| told(&error))?;
         }
-        std::io::Seek::rewind(&mut file).map_err(|error| told(&error))?;
-        replace(to, |kept| std::io::copy(&mut file, kept).map(drop)).map_err(|e| told(&e))?;
+        settle(new, to).map_err(|error| told(&error))?;
         Ok(true)
     }
 
@@ -124,15 +122,16 @@ impl Remote {
         }
     }
 
-    /// Notes that a file of the cache was used, and removes what was not for longest where there is
-    /// more than the cache may hold.
+    /// Notes that a file of the cache was used.
     pub(super) fn used(&self, path: &Path) {
-        let now = SystemTime::now();
+        let now = FileTimes::new().set_modified(SystemTime::now());
         // Only the order of what is removed depends on it.
-        let _ = File::options()
-            .append(true)
-            .open(path)
-            .and_then(|file| file.set_times(FileTimes::new().set_modified(now)));
+        let _ = File::options().append(true).open(path).and_then(|file| file.set_times(now));
+    }
+
+    /// Removes what was not used for longest where there is more than the cache may hold.
+    pub(super) fn make_room(&self) {
+        let now = SystemTime::now();
         for unused in excess(files_below(&self.cache.folder), self.cache.most_bytes, now) {
             let _ = std::fs::remove_file(unused);
         }

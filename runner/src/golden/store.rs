@@ -9,6 +9,7 @@ use chrono::Utc;
 use protocol::worker_link::Golden;
 use protocol::{CaseKey, Comparison};
 use sha2::{Digest as _, Sha256};
+use tempfile::NamedTempFile;
 
 use super::entry::{Closeness, Entry, FORMAT, Made, Object, Origin};
 use super::remote::{Cache, Remote};
@@ -154,12 +155,11 @@ impl Store {
         let path = self.object(object);
         let mut sound = check(&path, object);
         if sound.is_err() && self.fetch(&path, object.bytes)? {
+            self.remote.iter().for_each(Remote::make_room);
             sound = check(&path, object);
         }
         sound.map_err(|problem| corrupt(&path, &problem))?;
-        if let Some(remote) = &self.remote {
-            remote.used(&path);
-        }
+        self.remote.iter().for_each(|remote| remote.used(&path));
         Ok(path.display().to_string())
     }
 
@@ -396,13 +396,23 @@ fn hash(path: &Path) -> Result<(String, u64), std::io::Error> {
 }
 
 /// Writes a file so that it is there whole or not at all.
-pub(super) fn replace(
+fn replace(
     path: &Path,
     write: impl FnOnce(&mut File) -> Result<(), std::io::Error>,
 ) -> Result<(), std::io::Error> {
-    let folder = path.parent().expect("it is below the folder of goldens");
-    let mut new = tempfile::Builder::new().prefix(".new-").tempfile_in(folder)?;
+    let mut new = begin(path)?;
     write(new.as_file_mut())?;
+    settle(new, path)
+}
+
+/// A file beside `path`, which is to take its place.
+pub(super) fn begin(path: &Path) -> Result<NamedTempFile, std::io::Error> {
+    let folder = path.parent().expect("it is below the folder of goldens");
+    tempfile::Builder::new().prefix(".new-").tempfile_in(folder)
+}
+
+/// Puts what was written in its place.
+pub(super) fn settle(new: NamedTempFile, path: &Path) -> Result<(), std::io::Error> {
     new.as_file().sync_all()?;
     // A temporary file is private; goldens are as readable as the user's other files.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);

@@ -179,3 +179,15 @@ pub(crate) fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
 }
+
+/// The fork server among the descendants of a runner: its only child.
+pub(crate) fn fork_server_of(program: &Child) -> u32 {
+    runner::worker::process::children(program.id())[0]
+}
+
+/// The process that the entry `hidden`, or `hiddenclean`, has left in a session of its own.
+pub(crate) fn hidden_pid(world: &World, entry: &str) -> u32 {
+    let path = world.path(&format!("state/{entry}.pid"));
+    wait_for("the hidden process", || path.exists());
+    std::fs::read_to_string(path).unwrap().trim().parse().unwrap()
+}

@@ -9,9 +9,9 @@ use std::process::Child;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::Outcome;
-use runner::worker::process::{children, descendants, is_running};
+use runner::worker::process::{descendants, is_running};
 
-use crate::harness::{Ended, World, wait_for};
+use crate::harness::{Ended, World, fork_server_of, hidden_pid, wait_for};
 
 pub(crate) fn signal(child: &Child, signal: Signal) {
     kill(Pid::from_raw(child.id().try_into().unwrap()), signal).unwrap();
@@ -131,17 +131,6 @@ fn two_runners_cannot_write_to_one_run() {
     child.wait().unwrap();
 }
 
-/// The fork server among the descendants of a runner: its only child.
-fn fork_server_of(runner: &Child) -> u32 {
-    children(runner.id())[0]
-}
-
-fn hidden_pid(world: &World, entry: &str) -> u32 {
-    let path = world.path(&format!("state/{entry}.pid"));
-    wait_for("the hidden process", || path.exists());
-    std::fs::read_to_string(path).unwrap().trim().parse().unwrap()
-}
-
 #[test]
 fn what_hid_in_another_session_does_not_outlive_a_killed_fork_server() {
     let world = World::new();
@@ -158,26 +147,6 @@ fn what_hid_in_another_session_does_not_outlive_a_killed_fork_server() {
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert_eq!(world.outcomes("hidden"), [Outcome::Infra, Outcome::Pass]);
     assert_eq!(world.outcomes("pass"), [Outcome::Pass]);
-}
-
-#[test]
-fn what_a_killed_runner_and_its_killed_fork_server_left_is_ended_by_the_next_runner() {
-    let world = World::new();
-    let mut command = world.start(&["hidden", "pass"], &["--execute-timeout=3600"]);
-    let mut child = command.spawn().unwrap();
-    let hidden = hidden_pid(&world, "hidden");
-    let fork_server = fork_server_of(&child);
-    // Stopped first, so that neither can look after what the other leaves.
-    kill(Pid::from_raw(fork_server.try_into().unwrap()), Signal::SIGSTOP).unwrap();
-    signal(&child, Signal::SIGKILL);
-    child.wait().unwrap();
-    kill(Pid::from_raw(fork_server.try_into().unwrap()), Signal::SIGKILL).unwrap();
-    wait_for("the fork server to end", || !is_running(fork_server));
-    // The next runner of the machine ends it, which may be one of the tests beside this one: who
-    // did is therefore not asked.
-    let ended = world.run(&["resume", "r"]);
-    assert_eq!(ended.code, 0, "{}", ended.stderr);
-    wait_for("its end", || !is_running(hidden));
 }
 
 #[test]

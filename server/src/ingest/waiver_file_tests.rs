@@ -3,6 +3,10 @@
 use protocol::waiver::Terms;
 
 use super::*;
+use fixtures::with;
+
+#[path = "../../../protocol/tests/waivers/mod.rs"]
+mod fixtures;
 
 fn today() -> NaiveDate {
     "2026-11-30".parse().unwrap()
@@ -36,39 +40,13 @@ fn the_example_in_the_documents_is_one() {
     assert_eq!(entries(example).len(), 1);
 }
 
-/// The good waiver with one field changed or left out.
-fn with(change: &str) -> (String, String) {
-    let (field, value) = change.split_once(' ').unwrap();
-    let good = [
-        ("case_pattern", "\"operators/a*\""),
-        ("outcomes", "[\"error\"]"),
-        ("reason", "\"long enough a reason\""),
-        ("owner", "\"o\""),
-        ("issue", "\"https://x.example/1\""),
-        ("expires_on", "2027-03-01"),
-    ];
-    let mut text = "[[waiver]]\n".to_owned();
-    for (name, value) in good.iter().filter(|(name, _)| *name != field) {
-        text += &format!("{name} = {value}\n");
-    }
-    if value != "-" {
-        text += &format!("{field} {value}\n");
-    }
-    (field.rsplit('.').next().unwrap().to_owned(), text)
-}
-
 #[test]
 fn what_the_runner_refuses_is_refused_here() {
-    let changes = include_str!("../../../protocol/tests/waivers/refused.txt");
-    let changes: Vec<&str> =
-        changes.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
-    assert!(changes.len() > 20);
-    for change in changes {
+    assert!(fixtures::refused().count() > 20);
+    for change in fixtures::refused() {
         let (field, text) = with(change);
         let refusal = refusal(&text);
-        // Where a word is unknown, the word stands for its field.
-        let value = change.rsplit(['"', ' ']).find(|part| part.len() > 1).unwrap_or_default();
-        assert!(refusal.contains(&field) || refusal.contains(value), "{change}: {refusal}");
+        assert!(fixtures::names(&refusal, &field, change), "{change}: {refusal}");
         assert!(refusal.contains("line "), "{change}: {refusal}");
     }
     assert!(refusal("waiver = 1").contains("line 1"));

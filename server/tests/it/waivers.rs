@@ -5,7 +5,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
-use super::builders::run;
+use super::builders::{Script, run};
 use super::harness::{Answer, Options, World, scenario, scenario_with};
 
 fn waiver(pattern: &str) -> Value {
@@ -20,15 +20,25 @@ fn waiver(pattern: &str) -> Value {
     })
 }
 
-#[sqlx::test(migrator = "server::MIGRATOR")]
-async fn a_waiver_opens_the_gate_until_it_ends(pool: PgPool) {
+/// With a gate that any new failure closes.
+fn gated() -> Options {
     let gate = "title = \"t\"\n[[rule]]\nname = \"r\"\nsuite = \"operators\"\ndevice = \"tpu\"\n\
                 planned_min = 1\nnew_fail_max = 0\nstale_hours = 10000\n";
-    let options = Options { gates: vec![("nightly", gate.to_owned())], ..Options::default() };
-    scenario_with(pool, options, async |world| {
-        world.finish_run(&run("n1").started("2026-11-29T02:00:00Z").passes("fft")).await;
-        let script = run("n2").observes("fft", Outcome::Unsupported);
-        world.finish_run(&script).await;
+    Options { gates: vec![("nightly", gate.to_owned())], ..Options::default() }
+}
+
+/// Run `n2`, in which `fft` fails that passed the night before.
+async fn fails_after_a_pass(world: &World) -> Script {
+    world.finish_run(&run("n1").started("2026-11-29T02:00:00Z").passes("fft")).await;
+    let script = run("n2").observes("fft", Outcome::Unsupported);
+    world.finish_run(&script).await;
+    script
+}
+
+#[sqlx::test(migrator = "server::MIGRATOR")]
+async fn a_waiver_opens_the_gate_until_it_ends(pool: PgPool) {
+    scenario_with(pool, gated(), async |world| {
+        let script = fails_after_a_pass(&world).await;
         let answer = async || world.gate("nightly", "n2").await["answer"].clone();
         assert_eq!(answer().await, "closed");
         let made = world.post_json("/api/v1/waivers", &waiver("operators/opinfo:fft*")).await;
@@ -121,13 +131,8 @@ async fn what_a_waiver_needs_is_asked_for_by_name(pool: PgPool) {
 
 #[sqlx::test(migrator = "server::MIGRATOR")]
 async fn a_waiver_counts_only_where_its_conditions_hold(pool: PgPool) {
-    let gate = "title = \"t\"\n[[rule]]\nname = \"r\"\nsuite = \"operators\"\ndevice = \"tpu\"\n\
-                planned_min = 1\nnew_fail_max = 0\nstale_hours = 10000\n";
-    let options = Options { gates: vec![("nightly", gate.to_owned())], ..Options::default() };
-    scenario_with(pool, options, async |world| {
-        world.finish_run(&run("n1").started("2026-11-29T02:00:00Z").passes("fft")).await;
-        let script = run("n2").observes("fft", Outcome::Unsupported);
-        world.finish_run(&script).await;
+    scenario_with(pool, gated(), async |world| {
+        let script = fails_after_a_pass(&world).await;
         for (field, value, holds) in [
             ("when", json!({"device": ["cpu", "tpu"]}), true),
             ("when", json!({"device": "cuda"}), false),

@@ -16,7 +16,7 @@ import torch
 from conformance_worker import reference
 from conformance_worker.devices.base import Device
 from conformance_worker.failures import SkipCaseError
-from conformance_worker.messages import DynamismTask
+from conformance_worker.messages import DynamicDimension, DynamismTask
 from conformance_worker.models.base import BuiltModel, Inputs
 from conformance_worker.words import DynamicForm, SkipReason
 
@@ -32,6 +32,11 @@ def cache_name(model: torch.nn.Module) -> str | None:
     return next((name for name in CACHE_NAMES if name in parameters), None)
 
 
+def length_of_tokens(task: DynamismTask) -> DynamicDimension | None:
+    """The declared dimension that is the length of the tokens."""
+    return next((one for one in task.dimensions if one.inputs.get("input_ids") == 1), None)
+
+
 class Decoder:
     """One model with its cache on a device; each call goes on where the last one ended."""
 
@@ -40,8 +45,7 @@ class Decoder:
         name = cache_name(built.module)
         if name is None or not {"input_ids", "attention_mask"} <= set(parameters):
             raise SkipCaseError(SkipReason.BY_DESIGN, "the model takes no cache of keys and values")
-        lengths = [one for one in task.dimensions if "input_ids" in one.inputs]
-        self._bounds = next((one for one in lengths if one.inputs["input_ids"] == 1), None)
+        self._bounds = length_of_tokens(task)
         if self._bounds is None:
             raise SkipCaseError(SkipReason.BY_DESIGN, "no dimension is the length of its tokens")
         self._name = name

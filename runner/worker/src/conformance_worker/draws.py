@@ -26,7 +26,7 @@ def executions_for(name: str, leaves: list[Leaf]) -> int:
     counts = [
         operator_rules.independent(name, leaf.tensor).numel()
         for leaf in leaves
-        if leaf.tensor is not None and _is_output(leaf)
+        if leaf.tensor is not None and leaf.is_output
     ]
     smallest = min(filter(None, counts), default=0)
     if not smallest:
@@ -44,7 +44,7 @@ def varying(first: list[Leaf], others: list[list[Leaf]]) -> frozenset[str]:
         leaf.path
         for leaf in first
         if leaf.tensor is not None
-        and _is_output(leaf)
+        and leaf.is_output
         and any(not _is_near(leaf.tensor, _at(leaf.path, other)) for other in others)
     )
 
@@ -66,7 +66,7 @@ def pooled(
     without elements that tell nothing new."""
     leaves, structure = list(first[0]), list(first[1])
     for number, leaf in enumerate(first[0]):
-        if leaf.tensor is None or not _is_output(leaf):
+        if leaf.tensor is None or not leaf.is_output:
             continue
         drawn = [first[0], *others] if leaf.path in paths else [first[0]]
         parts = [_part(name, execution, leaf) for execution in drawn]
@@ -90,7 +90,3 @@ def _part(name: str, execution: list[Leaf], like: Leaf) -> torch.Tensor | None:
             is_alike = tensor.shape == first.shape and tensor.dtype == first.dtype
             return operator_rules.independent(name, tensor) if is_alike else None
     return None
-
-
-def _is_output(leaf: Leaf) -> bool:
-    return leaf.path.split(".")[0] == "output"

@@ -137,7 +137,7 @@ def _order_of_adding(
     addends = accumulation.most_addends(entry, sample)
     if addends is None or run.compiles:
         return addends, None
-    outputs = [leaf for leaf in first if leaf.path.split(".")[0] == "output"]
+    outputs = [leaf for leaf in first if leaf.is_output]
     others = [_again(run, 0) for _ in range(1, accumulation.REPEATS)]
     return addends, accumulation.spread([outputs, *others])
 

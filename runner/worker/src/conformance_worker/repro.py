@@ -157,7 +157,9 @@ def decoding_case(
     place, batch = device.place, task.model.batch
     lengths = [sizes["sequence"] for sizes in task.sweep]
     static = form is DynamicForm.STATIC_CACHE
-    room = next(one.max for one in task.dimensions if one.inputs.get("input_ids") == 1)
+    bounds = decoding.length_of_tokens(task)
+    assert bounds is not None, "its decoder was made"
+    room = bounds.max
     cache = (
         f"StaticCache(config=model.config, max_cache_len={room})"
         if static

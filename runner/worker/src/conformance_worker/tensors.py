@@ -37,6 +37,11 @@ class Leaf:
         """The leaf as a tensor, if it is one."""
         return self.value if isinstance(self.value, torch.Tensor) else None
 
+    @property
+    def is_output(self) -> bool:
+        """Whether it is part of what an operator gave, and no gradient or input."""
+        return self.path.split(".")[0] == "output"
+
 
 def flatten(tree: Any, prefix: str = "") -> list[Leaf]:
     """Flattens any output to leaves in order.

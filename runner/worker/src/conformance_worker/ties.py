@@ -113,9 +113,7 @@ def _in_order_of(actual: list[Leaf], expected: list[Leaf]) -> Settled:
 
 def _is_index(leaf: Leaf) -> bool:
     tensor = leaf.tensor
-    return (
-        tensor is not None and tensor.dtype is torch.int64 and leaf.path.split(".")[0] == "output"
-    )
+    return tensor is not None and tensor.dtype is torch.int64 and leaf.is_output
 
 
 @dataclass(frozen=True)
