@@ -1,8 +1,12 @@
 //! What backs an outcome. An outcome without its evidence is never shown as more than it is.
 
+mod sweep;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+pub use sweep::SweepPoint;
 
 use crate::{Number, Outcome, Tolerance};
 
@@ -378,27 +382,4 @@ pub struct Figures {
     pub worst_actual: Option<Number>,
     /// Expected value there.
     pub worst_expected: Option<Number>,
-}
-
-/// One size of a dynamism sweep.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct SweepPoint {
-    /// Named sizes: `sequence=17`.
-    pub label: String,
-    /// Size per named dimension.
-    pub sizes: BTreeMap<String, u64>,
-    /// Whether the size is inside the declared bounds.
-    pub inside: bool,
-    /// What was observed at this size.
-    pub outcome: Outcome,
-    /// Graphs compiled up to and including this size.
-    pub graph_count: u64,
-    /// Outside the bounds: `refused`, `recompiled` or `accepted` (no error and no new graph).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub boundary: Option<String>,
-    /// First line of what went wrong, if anything.
-    #[serde(default)]
-    pub message: String,
 }

@@ -28,6 +28,8 @@ pub mod dispatch;
 pub mod dynamic_form;
 pub mod error;
 pub mod event;
+pub mod event_sink;
+pub mod exchange;
 pub mod execute;
 pub mod exit;
 pub mod filter;

@@ -260,7 +260,7 @@ fn judge_observed(
         Judged::pass()
     } else {
         judge_graphs(asked, observed)
-            .or_else(|| judge_comparisons(comparisons))
+            .or_else(|| comparisons.iter().find_map(judge_comparison))
             .or_else(|| judge_nothing_compared(asked, comparisons))
             .unwrap_or_else(Judged::pass)
     };
@@ -351,10 +351,6 @@ fn judge_graphs(asked: &Asked, observed: &Observed) -> Option<Judged> {
         let message = "nothing was compiled: no graph came out of the tracer";
         Judged::bad(Outcome::Fallback, Stage::Trace, "no-graph", message)
     })
-}
-
-fn judge_comparisons(comparisons: &[Result<Comparison, String>]) -> Option<Judged> {
-    comparisons.iter().find_map(judge_comparison)
 }
 
 /// One output set; nothing when it held.

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use protocol::CaseKey;
 use sha2::{Digest as _, Sha256};
 
-use crate::execute::{Exchange, Executed};
+use crate::exchange::Exchange;
+use crate::execute::Executed;
 use crate::outcome::Ending;
 
 /// Begins the names of files that the worker leaves to be kept.

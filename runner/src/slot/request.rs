@@ -4,7 +4,7 @@ use protocol::worker_link::Execute;
 use protocol::{Direction, Suite, Tolerance};
 
 use super::Shared;
-use crate::execute::Exchange;
+use crate::exchange::Exchange;
 use crate::plan::PlannedCase;
 
 /// What a case is executed for.

@@ -1,12 +1,15 @@
 //! Takes the XML of a report apart. Nothing in it is looked up elsewhere or expanded: a document
 //! type is refused, and so are depth, counts and attributes beyond what any report has.
 
+mod attributes;
+
 use chrono::{DateTime, Utc};
 use quick_xml::XmlVersion;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 use quick_xml::reader::Reader;
 
 use super::meaning::Found;
+use attributes::{Attributes, Claims};
 
 /// Deepest nesting: suites within suites, a test, its properties.
 const MAX_DEPTH: usize = 32;
@@ -103,17 +106,6 @@ enum Open {
     Note(Note),
     Output,
     Other,
-}
-
-/// What a suite claims to hold, against what it was seen to hold: one that was written half, or
-/// that counts what it does not name, must not pass for whole.
-#[derive(Debug, Default)]
-struct Claims {
-    name: String,
-    tests: u64,
-    bad: u64,
-    seen_tests: u64,
-    seen_bad: u64,
 }
 
 /// Reads a report of UTF-8 text.
@@ -375,65 +367,4 @@ fn append(to: &mut String, text: &str) {
         end -= 1;
     }
     to.push_str(&text[..end]);
-}
-
-struct Attributes(Vec<(String, String)>);
-
-impl Attributes {
-    /// Empty where there is none.
-    fn get(&self, name: &str) -> &str {
-        self.0.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
-    }
-
-    fn claims(&self) -> Claims {
-        let count = |name: &str| self.get(name).trim().parse::<u64>().unwrap_or(0);
-        Claims {
-            name: self.get("name").to_owned(),
-            tests: count("tests"),
-            bad: count("failures").saturating_add(count("errors")),
-            ..Claims::default()
-        }
-    }
-
-    fn case(&self, parser: &Parser<'_>) -> Result<Case, Problem> {
-        let class = match self.get("classname") {
-            "" => self.get("file"),
-            class => class,
-        };
-        let words = [self.get("status"), self.get("result")];
-        Ok(Case {
-            class: class.to_owned(),
-            name: self.get("name").to_owned(),
-            words: words.into_iter().filter(|w| !w.is_empty()).map(str::to_owned).collect(),
-            seconds: self.seconds(parser)?,
-            ..Case::default()
-        })
-    }
-
-    fn seconds(&self, parser: &Parser<'_>) -> Result<f64, Problem> {
-        // Some writers group the digits of thousands.
-        let text = self.get("time").trim().replace(',', "");
-        if text.is_empty() {
-            return Ok(0.0);
-        }
-        match text.parse::<f64>() {
-            Ok(seconds) if (0.0..=1e7).contains(&seconds) => Ok(seconds),
-            Ok(_) | Err(_) => {
-                let text: String = text.chars().take(80).collect();
-                Err(parser.problem(
-                    format!("`time` is `{text}`, which is no length of time"),
-                    "write seconds from 0 to 10 million, or leave it out",
-                ))
-            }
-        }
-    }
-
-    fn note(&self, kind: NoteKind) -> Note {
-        Note {
-            kind,
-            class: self.get("type").to_owned(),
-            message: self.get("message").to_owned(),
-            text: String::new(),
-        }
-    }
 }
