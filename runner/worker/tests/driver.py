@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -42,6 +44,10 @@ class WorkerHandle:
         self.pid = pid
         self.link = link
         self.log = log
+
+    def address_space_bytes(self) -> int:
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[0])
+        return pages * resource.getpagesize()
 
     def ask(self, request: codec.Tagged) -> tuple[Any, list[Stage]]:
         """Sends a request; gives the answer and the stages entered before it."""
@@ -106,6 +112,14 @@ class ForkServer:
         assert isinstance(hello, messages.Hello), hello
         assert hello.pid == spawned.pid
         return WorkerHandle(self._number, spawned.pid, link, log)
+
+    def spawn_with_room(self, environment: dict[str, str], room_bytes: int) -> WorkerHandle:
+        """A worker whose address space may grow by that much beyond what the imports take."""
+        measured = self.spawn(environment)
+        size_bytes = measured.address_space_bytes()
+        os.kill(measured.pid, signal.SIGKILL)
+        self.exit_of(measured)
+        return self.spawn(environment, size_bytes + room_bytes)
 
     def exit_of(self, worker: WorkerHandle) -> messages.Exited:
         """Waits for the end of a worker; those of others are kept."""

@@ -62,14 +62,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
     running.close()
 
 
+def variables(path: Path, rules: str) -> dict[str, str]:
+    return {
+        breadcrumb.LIBRARY_VARIABLE: LIBRARY,
+        breadcrumb.FILE_VARIABLE: str(path),
+        faulty.VARIABLE: rules,
+    }
+
+
 def spawn(server: ForkServer, path: Path, rules: str) -> WorkerHandle:
-    return server.spawn(
-        {
-            breadcrumb.LIBRARY_VARIABLE: LIBRARY,
-            breadcrumb.FILE_VARIABLE: str(path),
-            faulty.VARIABLE: rules,
-        }
-    )
+    return server.spawn(variables(path, rules))
 
 
 def test_an_abort_inside_of_an_operator_leaves_its_name(server: ForkServer, tmp_path: Path) -> None:
@@ -101,14 +103,9 @@ def test_the_operator_that_ran_out_of_memory_is_kept_though_the_process_lives_on
     server: ForkServer, tmp_path: Path
 ) -> None:
     path = new_file(tmp_path)
-    worker = server.spawn(
-        {
-            breadcrumb.LIBRARY_VARIABLE: LIBRARY,
-            breadcrumb.FILE_VARIABLE: str(path),
-            faulty.VARIABLE: '{"add": "memory-hog"}',
-        },
-        8 << 30,
-    )
+    room_bytes = 400 << 20
+    worker = server.spawn_with_room(variables(path, '{"add": "memory-hog"}'), room_bytes)
+    before = worker.address_space_bytes()
     observed, _ = worker.ask(execute(tmp_path / "x", OperatorTask("add", 0)))
     assert isinstance(observed, messages.Observed), observed
     assert observed.failure is not None
@@ -116,6 +113,7 @@ def test_the_operator_that_ran_out_of_memory_is_kept_though_the_process_lives_on
     _, _, names = records(path)[worker.pid]
     assert names[LEVELS + 1] == "aten::ones", "the outermost that the exception left through"
     assert in_flight(path, worker.pid) == []
+    assert worker.address_space_bytes() - before < room_bytes // 2, "what it held is given back"
     again, _ = worker.ask(execute(tmp_path / "y", OperatorTask("sub", 0)))
     assert again.failure is None
     assert records(path)[worker.pid][2][LEVELS:] == ["", ""], "another case, another record"

@@ -232,15 +232,7 @@ def test_a_hang_ignores_sigterm_and_ends_by_sigkill(server: ForkServer, tmp_path
 
 
 def test_memory_that_runs_out_is_oom_and_not_a_crash(server: ForkServer, tmp_path: Path) -> None:
-    limit = 12 << 30
-    worker = server.spawn({faulty.VARIABLE: faults_for("memory-hog")}, address_space_bytes=limit)
-    size = int(Path(f"/proc/{worker.pid}/statm").read_text().split()[0]) * 4096
-    os.kill(worker.pid, 9)
-    server.exit_of(worker)
-    # The address space that the imports take, and room for a few hundred MiB.
-    worker = server.spawn(
-        {faulty.VARIABLE: faults_for("memory-hog")}, address_space_bytes=size + (400 << 20)
-    )
+    worker = server.spawn_with_room({faulty.VARIABLE: faults_for("memory-hog")}, 400 << 20)
     observed, _ = worker.ask(execute(tmp_path, TASK))
     assert isinstance(observed, messages.Observed)
     assert observed.failure is not None

@@ -42,6 +42,9 @@ def begin(request: Execute, device: Device, send: Callable[[Tagged], None]) -> C
         cause = run.cause_of(error)
         breadcrumb.end_case()
         run.observed.failure = run.failure(cause)
+        # Its traceback holds this frame: left here, the case's tensors would live until the next
+        # collection of garbage, after memory ran out too.
+        del cause
     run.leave()
     _finish(run)
     return run
