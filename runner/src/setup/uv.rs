@@ -103,6 +103,9 @@ impl Uv {
         let mut command = Command::new(&self.program);
         // The interpreter under test is the system's; another must not be fetched instead.
         command.env("UV_PYTHON_DOWNLOADS", "never");
+        // Half of a fork server's start would be compiling thousands of modules, every time where
+        // PYTHONDONTWRITEBYTECODE is set, as it is in many containers.
+        command.env("UV_COMPILE_BYTECODE", "1");
         command
     }
 }
