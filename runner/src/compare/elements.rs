@@ -114,7 +114,9 @@ impl Element {
             Self::Bfloat16 => each(bytes, out, |b: [u8; 2]| {
                 f64::from(f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16))
             }),
-            Self::Float16 => each(bytes, out, |b| widen_half(u16::from_le_bytes(b))),
+            Self::Float16 => {
+                each(bytes, out, |b| f64::from(widen_half(u16::from_le_bytes(b))));
+            }
             Self::Float8E4m3fn
             | Self::Float8E5m2
             | Self::Float8E4m3fnuz
@@ -132,6 +134,29 @@ impl Element {
             Self::Int8 => each(bytes, out, |b| f64::from(i8::from_le_bytes(b))),
             Self::Uint8 => each(bytes, out, |b| f64::from(u8::from_le_bytes(b))),
             Self::Bool => each(bytes, out, |[b]: [u8; 1]| f64::from(u8::from(b != 0))),
+        }
+    }
+
+    /// Widens float32, bfloat16 and float16 to float32; other types are not asked for.
+    #[inline(always)]
+    pub(super) fn widen_narrow(self, bytes: &[u8], out: &mut [f32]) {
+        match self {
+            Self::Bfloat16 => each(bytes, out, |b: [u8; 2]| {
+                f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16)
+            }),
+            Self::Float16 => each(bytes, out, |b| widen_half(u16::from_le_bytes(b))),
+            _ => each(bytes, out, f32::from_le_bytes),
+        }
+    }
+
+    /// Steps between two numbers of one of these types.
+    #[inline(always)]
+    pub(super) fn narrow_distances(self, actual: &[u8], expected: &[u8], out: &mut [u32]) {
+        match self {
+            Self::Bfloat16 | Self::Float16 => steps(actual, expected, out, |b| {
+                signed(u32::from(u16::from_le_bytes(b)) << 16) >> 16
+            }),
+            _ => steps(actual, expected, out, |b| signed(u32::from_le_bytes(b))),
         }
     }
 
@@ -302,17 +327,38 @@ fn each<const SIZE: usize, T>(bytes: &[u8], out: &mut [T], read: impl Fn([u8; SI
     }
 }
 
+#[inline(always)]
+fn steps<const SIZE: usize>(
+    actual: &[u8],
+    expected: &[u8],
+    out: &mut [u32],
+    place: impl Fn([u8; SIZE]) -> i32,
+) {
+    let (actual, _) = actual.as_chunks::<SIZE>();
+    let (expected, _) = expected.as_chunks::<SIZE>();
+    for (out, (actual, expected)) in out.iter_mut().zip(actual.iter().zip(expected)) {
+        *out = place(*actual).abs_diff(place(*expected));
+    }
+}
+
+/// A sign and a magnitude as a number.
+#[inline(always)]
+fn signed(bits: u32) -> i32 {
+    let magnitude = (bits & (u32::MAX >> 1)).cast_signed();
+    if bits.cast_signed() < 0 { -magnitude } else { magnitude }
+}
+
 /// Widens a half by integer operations only, which the compiler turns into vector code everywhere;
 /// the conversion of the `half` crate goes through a feature test per element.
 #[inline(always)]
-fn widen_half(bits: u16) -> f64 {
+fn widen_half(bits: u16) -> f32 {
     let bits = u32::from(bits);
     let sign = (bits & 0x8000) << 16;
     let magnitude = (bits & 0x7fff) << 13;
     // Multiplying by 2^112 moves the exponent's bias and normalises subnormals in one step.
     let scaled = f32::from_bits(magnitude) * f32::from_bits(0x7780_0000);
     let special = if magnitude >= 0x0f80_0000 { magnitude | 0x7f80_0000 } else { scaled.to_bits() };
-    f64::from(f32::from_bits(special | sign))
+    f32::from_bits(special | sign)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "only figures are made of it, never a verdict")]
@@ -333,8 +379,7 @@ fn place_64(bits: u64) -> i64 {
 
 #[inline(always)]
 fn place_32(bits: u32) -> i64 {
-    let magnitude = (bits & (u32::MAX >> 1)).cast_signed();
-    i64::from(if bits.cast_signed() < 0 { -magnitude } else { magnitude })
+    i64::from(signed(bits))
 }
 
 #[inline(always)]
@@ -375,7 +420,7 @@ mod tests {
     #[test]
     fn every_half_widens_as_the_half_crate_says() {
         for bits in 0..=u16::MAX {
-            let (ours, theirs) = (widen_half(bits), f16::from_bits(bits).to_f64());
+            let (ours, theirs) = (widen_half(bits), f16::from_bits(bits).to_f32());
             assert!(ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan());
         }
     }

@@ -5,8 +5,6 @@
 
 use protocol::{Figures, Number};
 
-use super::kernel::Pass;
-
 /// One element that is worse than the others.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Worst {
@@ -41,17 +39,17 @@ pub(super) struct Summary {
 
 /// Means and centred second moments of both sides, over real numbers or parts of complex ones.
 #[derive(Debug, Clone, Copy, Default)]
-struct Moments {
-    count: u64,
-    mean_a: f64,
-    mean_e: f64,
-    saa: f64,
-    see: f64,
-    sae: f64,
-    min_a: f64,
-    max_a: f64,
-    min_e: f64,
-    max_e: f64,
+pub(super) struct Moments {
+    pub(super) count: u64,
+    pub(super) mean_a: f64,
+    pub(super) mean_e: f64,
+    pub(super) saa: f64,
+    pub(super) see: f64,
+    pub(super) sae: f64,
+    pub(super) min_a: f64,
+    pub(super) max_a: f64,
+    pub(super) min_e: f64,
+    pub(super) max_e: f64,
 }
 
 impl Moments {
@@ -124,20 +122,9 @@ fn worse(left: Option<(f64, Worst)>, right: Option<(f64, Worst)>) -> Option<(f64
 }
 
 impl Summary {
-    /// Adds the moments of one pass over `count` numbers.
-    pub(super) fn add_moments(&mut self, pass: &Pass, count: u64) {
-        self.moments.merge(&Moments {
-            count,
-            mean_a: pass.mean_a,
-            mean_e: pass.mean_e,
-            saa: pass.saa,
-            see: pass.see,
-            sae: pass.sae,
-            min_a: pass.min_a,
-            max_a: pass.max_a,
-            min_e: pass.min_e,
-            max_e: pass.max_e,
-        });
+    /// Adds the moments of some more numbers.
+    pub(super) fn add_moments(&mut self, moments: &Moments) {
+        self.moments.merge(moments);
     }
 
     /// Notes a pair of finite elements at this distance.

@@ -13,25 +13,31 @@ use protocol::Tolerance;
 use super::elements::{Element, Kind};
 use super::figures::{Summary, Worst};
 use super::kernel::{all_finite, pass};
+use super::narrow::{self, Allowance, Vectors};
 use super::rules::is_close;
 use super::tensors::Pair;
 use super::ulps::Ulps;
 
 /// Numbers widened at a time; even, so that the parts of a complex number stay together. The four
 /// buffers of this many numbers fit a first-level cache of 32 KiB.
-const CHUNK: usize = 1024;
+pub(super) const CHUNK: usize = 1024;
 
 /// What a scan needs beside its result: kept from tensor to tensor, since clearing it costs more
 /// than comparing a small one.
 #[derive(Debug)]
 pub(super) struct Scratch {
     chunk: Box<Chunk>,
+    narrow: Box<narrow::Buffers>,
     pub(super) ulps: Ulps,
 }
 
 impl Scratch {
     pub(super) fn new() -> Self {
-        Self { chunk: Box::new(Chunk::new()), ulps: Ulps::default() }
+        Self {
+            chunk: Box::new(Chunk::new()),
+            narrow: Box::new(narrow::Buffers::new()),
+            ulps: Ulps::default(),
+        }
     }
 }
 
@@ -96,34 +102,54 @@ pub(super) fn scan(
         }
         return;
     }
-    scan_portable(pair, range, summary, scratch);
+    scan_all(Vectors::None, pair, range, summary, scratch);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw")]
 fn scan_avx512(pair: &Pair<'_>, range: Range<usize>, summary: &mut Summary, scratch: &mut Scratch) {
-    scan_portable(pair, range, summary, scratch);
+    scan_all(Vectors::Avx2, pair, range, summary, scratch);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn scan_avx2(pair: &Pair<'_>, range: Range<usize>, summary: &mut Summary, scratch: &mut Scratch) {
-    scan_portable(pair, range, summary, scratch);
+    scan_all(Vectors::Avx2, pair, range, summary, scratch);
 }
 
 #[inline(always)]
-fn scan_portable(
+fn scan_all(
+    vectors: Vectors,
     pair: &Pair<'_>,
     range: Range<usize>,
     summary: &mut Summary,
     scratch: &mut Scratch,
 ) {
-    let Scratch { chunk, ulps } = scratch;
+    scan_with(Allowance::of(pair), vectors, pair, range, summary, scratch);
+}
+
+/// Without an allowance everything goes the general way.
+#[inline(always)]
+pub(super) fn scan_with(
+    allowance: Option<Allowance>,
+    vectors: Vectors,
+    pair: &Pair<'_>,
+    range: Range<usize>,
+    summary: &mut Summary,
+    scratch: &mut Scratch,
+) {
+    let Scratch { chunk, narrow, ulps } = scratch;
     // An integer beside a float has no units in the last place.
     let has_places = pair.actual.element.kind() == Kind::Float;
     let mut start = range.start;
     while start < range.end {
         let length = CHUNK.min(range.end - start);
+        if let Some(allowance) = allowance
+            && narrow::scan(pair, allowance, vectors, (start, length), narrow, summary, ulps)
+        {
+            start += length;
+            continue;
+        }
         summary.elements += (length / pair.parts()) as u64;
         fill(pair, start, length, chunk);
         if pair.flushes {
@@ -277,13 +303,12 @@ fn note_nonfinite(
 fn scan_real(pair: &Pair<'_>, start: usize, chunk: &Chunk, summary: &mut Summary) {
     let (actual, expected) = (&chunk.actual[..chunk.length], &chunk.expected[..chunk.length]);
     let pass = pass(actual, expected, pair.tolerance, pair.actual.element.smallest_normal());
-    let count = chunk.length as u64;
-    summary.finite += count;
+    summary.finite += chunk.length as u64;
     summary.mismatched += pass.over;
     summary.sign_of_zero += pass.zero_signs;
     summary.flushed += pass.flushed;
     summary.squared += pass.squared;
-    summary.add_moments(&pass, count);
+    summary.add_moments(&pass.moments);
     summary.note_distance(pass.max_abs, pass.max_rel);
     let worse_abs = summary.worst_abs.is_none_or(|(distance, _)| pass.max_abs > distance);
     let worse_excess = summary.worst_excess.is_none_or(|(excess, _)| pass.max_excess > excess);
@@ -312,7 +337,7 @@ fn scan_complex(pair: &Pair<'_>, start: usize, chunk: &Chunk, summary: &mut Summ
     summary.sign_of_zero += pass.zero_signs;
     summary.flushed += pass.flushed;
     summary.squared += pass.squared;
-    summary.add_moments(&pass, chunk.length as u64);
+    summary.add_moments(&pass.moments);
     let (actual, _) = actual.as_chunks::<2>();
     let (expected, _) = expected.as_chunks::<2>();
     for (position, (a, e)) in actual.iter().zip(expected).enumerate() {

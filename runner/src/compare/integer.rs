@@ -21,7 +21,7 @@ pub(super) fn scan(pair: &Pair<'_>, range: Range<usize>, summary: &mut Summary) 
         let pass = pass(&actual[..length], &expected[..length], pair.tolerance, 0.0);
         summary.elements += length as u64;
         summary.finite += length as u64;
-        summary.add_moments(&pass, length as u64);
+        summary.add_moments(&pass.moments);
         if pair.actual.element == pair.expected.element && bytes.0 == bytes.1 {
             let any = expected[..length].iter().any(|value| *value != 0.0);
             summary.note_distance(0.0, any.then_some(0.0));

@@ -7,6 +7,8 @@
 
 use protocol::Tolerance;
 
+use super::figures::Moments;
+
 /// What the passes find.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pass {
@@ -24,16 +26,7 @@ pub(super) struct Pass {
     pub(super) zero_signs: u64,
     /// Pairs of a zero and a subnormal `e`.
     pub(super) flushed: u64,
-    /// Means, centred sums of squares and products, and ranges.
-    pub(super) mean_a: f64,
-    pub(super) mean_e: f64,
-    pub(super) saa: f64,
-    pub(super) see: f64,
-    pub(super) sae: f64,
-    pub(super) min_a: f64,
-    pub(super) max_a: f64,
-    pub(super) min_e: f64,
-    pub(super) max_e: f64,
+    pub(super) moments: Moments,
 }
 
 /// Lanes of each figure.
@@ -74,15 +67,18 @@ pub(super) fn pass(a: &[f64], e: &[f64], tolerance: Tolerance, smallest_normal: 
         squared: errors.squared,
         zero_signs,
         flushed,
-        mean_a,
-        mean_e,
-        saa,
-        see,
-        sae,
-        min_a: range_a.min,
-        max_a: range_a.max,
-        min_e: range_e.min,
-        max_e: range_e.max,
+        moments: Moments {
+            count: a.len() as u64,
+            mean_a,
+            mean_e,
+            saa,
+            see,
+            sae,
+            min_a: range_a.min,
+            max_a: range_a.max,
+            min_e: range_e.min,
+            max_e: range_e.max,
+        },
     }
 }
 

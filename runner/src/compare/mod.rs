@@ -19,6 +19,9 @@ mod float8;
 mod integer;
 mod kernel;
 mod leaf;
+mod narrow;
+#[cfg(target_arch = "x86_64")]
+mod narrow_avx2;
 mod outputs;
 mod relative;
 mod rules;

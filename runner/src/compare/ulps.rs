@@ -11,6 +11,10 @@ const FEW: usize = 1024;
 const MANTISSA_BITS: u32 = 10;
 /// The bits of 1.0 as `f64`, in units of one bin.
 const ONE: u64 = 1023 << MANTISSA_BITS;
+/// The same of 1.0 as `f32`.
+const NARROW_ONE: u32 = 127 << MANTISSA_BITS;
+/// Largest distance plus one up to which looking for each value beats one increment per element.
+const FEW_VALUES: u32 = 6;
 /// Zero has the first bin, then come 64 powers of two.
 const BINS: usize = 1 + (64 << MANTISSA_BITS);
 
@@ -46,10 +50,53 @@ impl Ulps {
             }
             self.open_bins();
         }
-        if max < 6 {
+        if max < u64::from(FEW_VALUES) {
             self.count_small(distances, max);
         } else {
             self.count_each(distances);
+        }
+    }
+
+    /// Counts some distances that are not wider than 32 bits.
+    #[inline(always)]
+    pub(super) fn add_narrow(&mut self, distances: &[u32]) {
+        if self.bins.is_empty() {
+            if self.few.len() + distances.len() <= FEW {
+                self.few.extend(distances.iter().map(|distance| u64::from(*distance)));
+                self.count += distances.len() as u64;
+                self.max = self.few.iter().fold(self.max, |max, distance| max.max(*distance));
+                return;
+            }
+            self.open_bins();
+        }
+        let max = distances.iter().fold(0, |max, distance| max.max(*distance));
+        self.max = self.max.max(u64::from(max));
+        self.count += distances.len() as u64;
+        if max < FEW_VALUES {
+            let mut rest = distances.len() as u64;
+            for value in 1..=max {
+                let equal: u32 =
+                    distances.iter().map(|distance| u32::from(*distance == value)).sum();
+                self.bins[bin(u64::from(value))] += u64::from(equal);
+                rest -= u64::from(equal);
+            }
+            self.bins[0] += rest;
+            return;
+        }
+        let bins: &mut [u64; BINS] =
+            self.bins.as_mut_slice().try_into().expect("bins are opened whole");
+        let (groups, rest) = distances.as_chunks::<64>();
+        let mut found = [0u32; 64];
+        for group in groups {
+            for (found, distance) in found.iter_mut().zip(group) {
+                *found = narrow_bin(*distance);
+            }
+            for found in found {
+                bins[(found as usize).min(BINS - 1)] += 1;
+            }
+        }
+        for distance in rest {
+            bins[narrow_bin(*distance) as usize] += 1;
         }
     }
 
@@ -144,6 +191,16 @@ fn bin(distance: u64) -> usize {
     let bits = (kept as f64).to_bits() >> (52 - MANTISSA_BITS);
     let above_zero = bits.wrapping_sub(ONE - 1);
     (if distance == 0 { 0 } else { above_zero }) as usize
+}
+
+/// The bin of a distance that is not wider than 32 bits, in 32 bits.
+#[inline(always)]
+#[expect(clippy::cast_precision_loss, reason = "bits beyond the eleventh are cut off anyway")]
+fn narrow_bin(distance: u32) -> u32 {
+    // Rounding to 24 bits must not carry into the eleventh.
+    let kept = if distance >> 24 == 0 { distance } else { distance & !0xffff };
+    let bits = (kept as f32).to_bits() >> (23 - MANTISSA_BITS);
+    if distance == 0 { 0 } else { bits - NARROW_ONE + 1 }
 }
 
 /// The smallest distance of a bin.
