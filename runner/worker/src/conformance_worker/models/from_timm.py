@@ -13,6 +13,8 @@ from conformance_worker.messages import ModelSpec
 from conformance_worker.models.base import BuiltModel, Inputs, first_that_works
 
 TINY_IMAGE = 64
+TINY_IMAGES = (TINY_IMAGE, 96)
+"""Tried before the default size: some pool patches by threes."""
 TINY_CHANGES: tuple[dict[str, Any], ...] = (
     {"img_size": TINY_IMAGE, "depth": 2},
     {"img_size": TINY_IMAGE},
@@ -30,8 +32,8 @@ def build(spec: ModelSpec, seed: int) -> BuiltModel:
     attempts = [
         (_name(changes, size), functools.partial(_build, spec, changes, size, seed))
         for changes in TINY_CHANGES
-        for size in (TINY_IMAGE, None)
-        if not (changes and size is None)
+        for size in (*TINY_IMAGES, None)
+        if not changes or size == TINY_IMAGE
     ]
     return first_that_works(attempts)
 

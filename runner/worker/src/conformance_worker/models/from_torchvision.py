@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import torch
 import torchvision
@@ -24,15 +25,29 @@ def build(spec: ModelSpec, seed: int) -> BuiltModel:
     if spec.id not in models.list_models():
         raise InfraError(f"`{spec.id}` is not a model of torchvision {torchvision.__version__}")
     if spec.size != "tiny":
-        return _build(spec, FULL_IMAGE, seed)
-    return first_that_works(
-        [(f"image {size}", functools.partial(_build, spec, size, seed)) for size in TINY_IMAGES]
-    )
+        return _build(spec, {}, FULL_IMAGE, seed)
+    attempts = [
+        (_name(changes, size), functools.partial(_build, spec, changes, size, seed))
+        for changes in (*_unscaled(spec.id), {})
+        for size in TINY_IMAGES
+    ]
+    return first_that_works(attempts)
 
 
-def _build(spec: ModelSpec, size: int, seed: int) -> BuiltModel:
+def _unscaled(name: str) -> list[dict[str, Any]]:
+    """Detectors scale what they are given to 800 pixels and more, unless told otherwise."""
+    if ".detection." not in models.get_model_builder(name).__module__:
+        return []
+    return [{"min_size": TINY_IMAGES[0], "max_size": TINY_IMAGES[0]}]
+
+
+def _name(changes: dict[str, Any], size: int) -> str:
+    return ", ".join([*(f"{name}={value}" for name, value in changes.items()), f"image {size}"])
+
+
+def _build(spec: ModelSpec, changes: dict[str, Any], size: int, seed: int) -> BuiltModel:
     kind = models.get_model_builder(spec.id).__module__
-    arguments = dict(spec.overrides)
+    arguments = changes | spec.overrides
     if ".detection." in kind or ".segmentation." in kind:
         arguments.setdefault("weights_backbone", None)
     torch.manual_seed(seed)
