@@ -23,6 +23,7 @@ mod narrow;
 #[cfg(target_arch = "x86_64")]
 mod narrow_avx2;
 mod outputs;
+mod places;
 mod relative;
 mod rules;
 mod statistical;
