@@ -136,18 +136,6 @@ impl Element {
         }
     }
 
-    /// Widens float32, bfloat16 and float16 to float32; other types are not asked for.
-    #[inline(always)]
-    pub(super) fn widen_narrow(self, bytes: &[u8], out: &mut [f32]) {
-        match self {
-            Self::Bfloat16 => each(bytes, out, |b: [u8; 2]| {
-                f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16)
-            }),
-            Self::Float16 => each(bytes, out, |b| widen_half(u16::from_le_bytes(b))),
-            _ => each(bytes, out, f32::from_le_bytes),
-        }
-    }
-
     /// One integer or bool, exactly; `bytes` begins with it. Floats have no integer.
     pub(super) fn integer(self, bytes: &[u8]) -> Option<i128> {
         Some(match self {
@@ -216,6 +204,39 @@ impl Element {
             | Self::Uint16
             | Self::Uint8
             | Self::Bool => 0.0,
+        }
+    }
+}
+
+/// The types that widen to float32 without loss and are common enough to be worth it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Narrow {
+    Float32,
+    Bfloat16,
+    Float16,
+}
+
+impl Narrow {
+    /// The one that an element is.
+    pub(super) fn from_element(element: Element) -> Option<Self> {
+        [
+            (Element::Float32, Self::Float32),
+            (Element::Bfloat16, Self::Bfloat16),
+            (Element::Float16, Self::Float16),
+        ]
+        .into_iter()
+        .find_map(|(known, narrow)| (known == element).then_some(narrow))
+    }
+
+    /// Widens as many elements as `out` holds; `bytes` has exactly that many.
+    #[inline(always)]
+    pub(super) fn widen(self, bytes: &[u8], out: &mut [f32]) {
+        match self {
+            Self::Float32 => each(bytes, out, f32::from_le_bytes),
+            Self::Bfloat16 => each(bytes, out, |b: [u8; 2]| {
+                f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16)
+            }),
+            Self::Float16 => each(bytes, out, |b| widen_half(u16::from_le_bytes(b))),
         }
     }
 }

@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 
 use protocol::Tolerance;
 
-use super::elements::Element;
+use super::elements::Narrow;
 use super::figures::{Moments, Summary, Worst};
 use super::float::CHUNK;
 #[cfg(target_arch = "x86_64")]
@@ -46,9 +46,10 @@ impl Buffers {
     }
 }
 
-/// What is allowed, in float32, and below which magnitude float32 is too coarse to say.
+/// The type, what is allowed in float32, and below which magnitude float32 is too coarse to say.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Allowance {
+    element: Narrow,
     pub(super) rtol: f32,
     pub(super) atol: f32,
     pub(super) least: f32,
@@ -68,16 +69,14 @@ impl Allowance {
     pub(super) fn of(pair: &Pair<'_>) -> Option<Self> {
         let Tolerance { rtol, atol } = pair.tolerance;
         let fits = |value: f64| value == 0.0 || (1e-30..=1e30).contains(&value);
-        let narrow =
-            matches!(pair.actual.element, Element::Float32 | Element::Bfloat16 | Element::Float16);
-        let plain = narrow
-            && pair.actual.element == pair.expected.element
+        let element = Narrow::from_element(pair.actual.element)?;
+        let plain = pair.actual.element == pair.expected.element
             && !pair.complex
             && !pair.flushes
             && fits(rtol)
             && fits(atol);
         let least = if rtol == 0.0 { 0.0 } else { f32::MIN_POSITIVE };
-        plain.then_some(Self { rtol: rtol as f32, atol: atol as f32, least })
+        plain.then_some(Self { element, rtol: rtol as f32, atol: atol as f32, least })
     }
 }
 
@@ -93,7 +92,7 @@ pub(super) fn scan(
     summary: &mut Summary,
     ulps: &mut Ulps,
 ) -> bool {
-    fill(pair, start, length, buffers);
+    fill(pair, allowance.element, start, length, buffers);
     let (actual, expected) = (&buffers.actual[..length], &buffers.expected[..length]);
     let largest = Largest::so_far(summary);
     let seen = Seen::of(actual, expected, allowance, largest, vectors);
@@ -320,12 +319,11 @@ const UNKNOWN_RANGE: (f64, f64) = (f64::NEG_INFINITY, f64::INFINITY);
 
 /// Widens a chunk of both sides and counts the steps between them.
 #[inline(always)]
-fn fill(pair: &Pair<'_>, start: usize, length: usize, buffers: &mut Buffers) {
-    let element = pair.actual.element;
+fn fill(pair: &Pair<'_>, element: Narrow, start: usize, length: usize, buffers: &mut Buffers) {
     let (actual, expected) = (pair.actual.part(start, length), pair.expected.part(start, length));
-    element.widen_narrow(actual, &mut buffers.actual[..length]);
-    element.widen_narrow(expected, &mut buffers.expected[..length]);
-    element.narrow_distances(actual, expected, &mut buffers.distances[..length]);
+    element.widen(actual, &mut buffers.actual[..length]);
+    element.widen(expected, &mut buffers.expected[..length]);
+    element.distances(actual, expected, &mut buffers.distances[..length]);
 }
 
 /// Notes the largest errors exactly, as the general way does.

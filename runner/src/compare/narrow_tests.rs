@@ -5,6 +5,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
+use super::super::elements::Element;
 use super::super::float::{Scratch, scan_with};
 use super::super::tensors::Side;
 use super::*;
@@ -12,10 +13,10 @@ use super::*;
 const TYPES: [Element; 3] = [Element::Float32, Element::Bfloat16, Element::Float16];
 
 fn bytes(element: Element, values: &[f32]) -> Vec<u8> {
-    let one = |value: &f32| match element {
-        Element::Bfloat16 => bf16::from_f32(*value).to_le_bytes().to_vec(),
-        Element::Float16 => f16::from_f32(*value).to_le_bytes().to_vec(),
-        _ => value.to_le_bytes().to_vec(),
+    let one = |value: &f32| match Narrow::from_element(element).unwrap() {
+        Narrow::Bfloat16 => bf16::from_f32(*value).to_le_bytes().to_vec(),
+        Narrow::Float16 => f16::from_f32(*value).to_le_bytes().to_vec(),
+        Narrow::Float32 => value.to_le_bytes().to_vec(),
     };
     values.iter().flat_map(one).collect()
 }

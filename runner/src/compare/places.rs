@@ -1,7 +1,7 @@
 //! The place of a number on the line of representable numbers, for distances in units in the last
 //! place. Both zeros are at 0; neighbours differ by 1.
 
-use super::elements::{Element, each};
+use super::elements::{Element, Narrow, each};
 use super::float8;
 
 impl Element {
@@ -55,15 +55,17 @@ impl Element {
             | Self::Bool => 0,
         }
     }
+}
 
-    /// Steps between two numbers of one of these types.
+impl Narrow {
+    /// Steps between two numbers of this type.
     #[inline(always)]
-    pub(super) fn narrow_distances(self, actual: &[u8], expected: &[u8], out: &mut [u32]) {
+    pub(super) fn distances(self, actual: &[u8], expected: &[u8], out: &mut [u32]) {
         match self {
+            Self::Float32 => steps(actual, expected, out, |b| signed(u32::from_le_bytes(b))),
             Self::Bfloat16 | Self::Float16 => steps(actual, expected, out, |b| {
                 signed(u32::from(u16::from_le_bytes(b)) << 16) >> 16
             }),
-            _ => steps(actual, expected, out, |b| signed(u32::from_le_bytes(b))),
         }
     }
 }

@@ -83,20 +83,20 @@ impl Ulps {
             self.bins[0] += rest;
             return;
         }
-        let bins: &mut [u64; BINS] =
-            self.bins.as_mut_slice().try_into().expect("bins are opened whole");
+        let bins: &mut [u64; 1 << 16] =
+            self.bins.first_chunk_mut().expect("there are more bins than that");
         let (groups, rest) = distances.as_chunks::<64>();
-        let mut found = [0u32; 64];
+        let mut found = [0u16; 64];
         for group in groups {
             for (found, distance) in found.iter_mut().zip(group) {
                 *found = narrow_bin(*distance);
             }
             for found in found {
-                bins[(found as usize).min(BINS - 1)] += 1;
+                bins[usize::from(found)] += 1;
             }
         }
         for distance in rest {
-            bins[narrow_bin(*distance) as usize] += 1;
+            bins[usize::from(narrow_bin(*distance))] += 1;
         }
     }
 
@@ -193,14 +193,15 @@ fn bin(distance: u64) -> usize {
     (if distance == 0 { 0 } else { above_zero }) as usize
 }
 
-/// The bin of a distance that is not wider than 32 bits, in 32 bits.
+/// The bin of a distance that is not wider than 32 bits.
 #[inline(always)]
 #[expect(clippy::cast_precision_loss, reason = "bits beyond the eleventh are cut off anyway")]
-fn narrow_bin(distance: u32) -> u32 {
+#[expect(clippy::cast_possible_truncation, reason = "32 powers of two have 2^15 bins")]
+fn narrow_bin(distance: u32) -> u16 {
     // Rounding to 24 bits must not carry into the eleventh.
     let kept = if distance >> 24 == 0 { distance } else { distance & !0xffff };
     let bits = (kept as f32).to_bits() >> (23 - MANTISSA_BITS);
-    if distance == 0 { 0 } else { bits - NARROW_ONE + 1 }
+    (if distance == 0 { 0 } else { bits - NARROW_ONE + 1 }) as u16
 }
 
 /// The smallest distance of a bin.
