@@ -25,9 +25,11 @@ RUN apt-get update \
 FROM base AS server
 COPY --from=build /out/server /usr/local/bin/server
 COPY gates /etc/conformance/gates
+COPY model-lists/*.toml /etc/conformance/model-lists/
 USER 10001:10001
 ENV CONFORMANCE_LISTEN=0.0.0.0:8080 \
     CONFORMANCE_GATES=/etc/conformance/gates \
+    CONFORMANCE_MODEL_LISTS=/etc/conformance/model-lists \
     CONFORMANCE_LOG_FORMAT=json
 EXPOSE 8080
 # The image has no curl: bash opens the connection itself.

@@ -25,6 +25,7 @@ use crate::clock::Clock;
 use crate::db::Db;
 use crate::error::{self, Error};
 use crate::gates::Gates;
+use crate::popularity::Popularity;
 use crate::rate::TokenRate;
 use crate::webhooks::Webhooks;
 
@@ -46,6 +47,8 @@ pub struct AppState {
     pub ingest_room: Arc<Semaphore>,
     /// Who is told what happened.
     pub webhooks: Arc<Webhooks>,
+    /// How popular models are, read at the start.
+    pub popularity: Arc<Popularity>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// How much each token may still do.
@@ -82,6 +85,7 @@ impl AppState {
             settings: Arc::new(settings),
             ingest_room,
             webhooks: Arc::default(),
+            popularity: Arc::default(),
             metrics: Arc::default(),
             rate,
             watchers: Arc::new(Semaphore::new(crate::pages::run_events::MOST_WATCHERS)),
@@ -95,6 +99,12 @@ impl AppState {
     #[must_use]
     pub fn with_webhooks(self, webhooks: Webhooks) -> Self {
         Self { webhooks: Arc::new(webhooks), ..self }
+    }
+
+    /// The same with model lists.
+    #[must_use]
+    pub fn with_popularity(self, popularity: Popularity) -> Self {
+        Self { popularity: Arc::new(popularity), ..self }
     }
 }
 

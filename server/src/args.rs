@@ -82,6 +82,9 @@ pub struct ServeArgs {
     /// Directory of the gate files (`NAME.toml`); default `gates` where that exists.
     #[arg(long, env = "CONFORMANCE_GATES", value_name = "DIR")]
     pub gates: Option<PathBuf>,
+    /// Directory of model lists (`NAME.toml`), for how popular models are; none without it.
+    #[arg(long, env = "CONFORMANCE_MODEL_LISTS", value_name = "DIR")]
+    pub model_lists: Option<PathBuf>,
     /// Address under which others reach this server, for links in answers.
     #[arg(long, env = "CONFORMANCE_PUBLIC_URL", value_name = "URL")]
     pub public_url: Option<String>,

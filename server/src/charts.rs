@@ -1,7 +1,9 @@
 //! Geometry of the charts. Templates in `templates/partials/` draw it as SVG and escape its texts;
 //! every chart has a title, a description and the same numbers in a table beside it.
 
+pub mod distribution;
 pub mod errors;
+pub mod timeline;
 pub mod trend;
 
 use std::fmt::Write as _;

@@ -5,6 +5,7 @@
 //! `api` JSON endpoints; `pages` HTML, with `charts` and `filters`; `judge` pure judgement, no SQL
 //! and no async; `junit` reads somebody else's reports; `ingest` what runners send, stored and judged; `db` all SQL;
 //! `tasks` periodic jobs; `rate` how much each token may do; `session` people who signed in; `retention` what is deleted;
+//! `queries` the query grammar over stored cases; `popularity` what model lists say of models;
 //! `transfer` runs as files; `webhooks` who is told what happened; `embedded` the private database used when no `DATABASE_URL` is set.
 //!
 //! What the words mean is in `docs/glossary.md`; what crosses the wire is in the crate `protocol`.
@@ -25,6 +26,8 @@ pub mod ingest;
 pub mod judge;
 pub mod junit;
 pub mod pages;
+pub mod popularity;
+pub mod queries;
 pub mod rate;
 pub mod retention;
 pub mod session;

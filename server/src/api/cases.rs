@@ -19,8 +19,9 @@ use super::{paging, runs};
 use crate::app::AppState;
 use crate::db::cases::{self, CaseFilter, CaseRow};
 use crate::db::runs::Run;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::extract::{Path, Query};
+use crate::queries;
 
 /// Lines read from the database at once.
 const PAGE: i64 = 2_000;
@@ -138,15 +139,6 @@ fn one(text: Option<&str>) -> Vec<Cow<'_, str>> {
     text.map(Cow::Borrowed).into_iter().collect()
 }
 
-fn read_query(text: Option<&str>) -> Result<CaseQuery> {
-    CaseQuery::parse(text.unwrap_or_default()).map_err(|error| {
-        Error::bad_request(
-            format!("`q` cannot be read: {}", error.problem),
-            "terms are `field:value`, as in `op:aten.add dtype:bf16 outcome:!pass`",
-        )
-    })
-}
-
 /// At most `limit` cases that the query selects, in the order of the manifest.
 async fn collect(
     state: &AppState,
@@ -183,7 +175,7 @@ async fn list_cases(
     let after = paging::read(query.cursor.as_deref())?
         .map(|text| text.parse().map_err(|_| paging::bad()))
         .transpose()?;
-    let case_query = read_query(query.q.as_deref())?;
+    let case_query = queries::read(query.q.as_deref())?;
     let run = runs::find(&state, &key).await?;
     let filter =
         CaseFilter { verdict: query.verdict, outcome: query.outcome, suite: query.suite, after };
@@ -203,7 +195,7 @@ async fn export_cases(
     Path(key): Path<RunKey>,
     Query(query): Query<ExportQuery>,
 ) -> Result<Response> {
-    let case_query = read_query(query.q.as_deref())?;
+    let case_query = queries::read(query.q.as_deref())?;
     let run = runs::find(&state, &key).await?;
     let filter = CaseFilter {
         verdict: query.verdict,

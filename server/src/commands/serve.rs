@@ -13,6 +13,7 @@ use crate::args::ServeArgs;
 use crate::clock::Clock;
 use crate::embedded::Use;
 use crate::gates::Gates;
+use crate::popularity::Popularity;
 use crate::tasks;
 use crate::trouble::OrTrouble as _;
 use crate::webhooks::Webhooks;
@@ -20,6 +21,7 @@ use crate::webhooks::Webhooks;
 pub(super) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     // What can be wrong cheaply is looked at first.
     let gates = Gates::load(args.gates.as_deref())?;
+    let popularity = Popularity::load(args.model_lists.as_deref())?;
     let webhooks = Webhooks::load(args.webhooks.as_deref())?;
     let listener = tokio::net::TcpListener::bind(args.listen).await.or_trouble(
         format!("cannot listen on `{}`", args.listen),
@@ -38,8 +40,9 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
         ingest_limit: args.ingest_limit,
         token_requests_per_minute: args.token_requests_per_minute,
     };
-    let state =
-        AppState::new(opened.db.clone(), Clock::system(), gates, settings).with_webhooks(webhooks);
+    let state = AppState::new(opened.db.clone(), Clock::system(), gates, settings)
+        .with_webhooks(webhooks)
+        .with_popularity(popularity);
     let silence = Duration::from_secs(u64::from(args.silence_hours) * 3600);
     let mut periodic = JoinSet::new();
     periodic.spawn(tasks::close_runs::run(state.clone(), silence, stop.clone()));

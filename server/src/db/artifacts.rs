@@ -139,6 +139,44 @@ pub async fn list(
     .await
 }
 
+/// A file of an attempt of a run.
+#[derive(Debug, Clone)]
+pub struct RunArtifact {
+    /// Key of the case.
+    pub case: String,
+    /// Number of the attempt within the run.
+    pub attempt: i32,
+    /// Its name there.
+    pub name: String,
+    /// Its hash.
+    pub sha256: Vec<u8>,
+    /// How large it is, in bytes.
+    pub size: i64,
+    /// Files of the run, before the limit.
+    pub total: i64,
+}
+
+/// Files of the attempts of a run, in the order of its manifest.
+pub async fn list_of_run(
+    db: impl PgExecutor<'_>,
+    run_id: i64,
+    limit: i64,
+) -> sqlx::Result<Vec<RunArtifact>> {
+    sqlx::query_as!(
+        RunArtifact,
+        r#"SELECT c.key AS "case", l.attempt, l.name, l.sha256,
+                  octet_length(a.contents)::bigint AS "size!", count(*) OVER () AS "total!"
+           FROM attempt_artifacts l JOIN artifacts a USING (sha256)
+           JOIN cases c ON c.id = l.case_id
+           JOIN case_verdicts v ON v.run_id = l.run_id AND v.case_id = l.case_id
+           WHERE l.run_id = $1 ORDER BY v.position, l.attempt, l.name LIMIT $2"#,
+        run_id,
+        limit
+    )
+    .fetch_all(db)
+    .await
+}
+
 /// Files that no attempt names, and which came before that time: how many, and their bytes.
 pub async fn count_unnamed(
     db: impl PgExecutor<'_>,

@@ -120,9 +120,9 @@ pub async fn store(
         &hashes,
         &texts(&|a| a.signature.as_ref().map(|s| s.id.clone())) as &[Option<String>]
     )
-    .execute(connection)
+    .execute(&mut *connection)
     .await?;
-    Ok(())
+    super::graphs::store(connection, run, attempts).await
 }
 
 /// Makes the part of the table for runs that start on that day.

@@ -29,11 +29,13 @@ pub struct SubjectCount {
 }
 
 /// Counts by subject, dtype, mode, verdict and outcome, in no order: pages sort what they add up,
-/// and sorting tens of thousands of lines here would take longer than counting them.
+/// and sorting tens of thousands of lines here would take longer than counting them. `form` limits
+/// it to cases of one direction and layout.
 pub async fn count_by_subject(
     db: impl PgExecutor<'_>,
     run_ids: &[i64],
     suites: &[String],
+    form: Option<&Form>,
 ) -> sqlx::Result<Vec<SubjectCount>> {
     sqlx::query_as!(
         SubjectCount,
@@ -44,10 +46,39 @@ pub async fn count_by_subject(
         FROM unnest($1::bigint[], $2::text[]) AS w (run_id, suite)
         JOIN case_verdicts v ON v.run_id = w.run_id
         JOIN cases c ON c.id = v.case_id AND c.suite = w.suite
+        WHERE $3::text IS NULL
+           OR (c.direction = $3 AND coalesce(c.layout, '') = coalesce($4::text, ''))
         GROUP BY c.suite, c.subject_base, c.dtype, c.mode, v.verdict, v.outcome
         "#,
         run_ids,
         suites,
+        form.map(|form| form.direction.as_str()),
+        form.and_then(|form| form.layout.as_deref()),
+    )
+    .fetch_all(db)
+    .await
+}
+
+/// How a case calls its operator: the direction, and `out`, `inplace`, `noncontiguous`, … where it
+/// is not the plain call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Form {
+    /// Forward or train.
+    pub direction: String,
+    /// Layout, where it matters.
+    pub layout: Option<String>,
+}
+
+/// Every form in which a case of the suite was ever planned.
+pub async fn list_forms(db: impl PgExecutor<'_>, suite: Suite) -> sqlx::Result<Vec<Form>> {
+    sqlx::query_as!(
+        Form,
+        r#"
+        SELECT DISTINCT direction AS "direction!", layout FROM cases
+        WHERE suite = $1 AND direction IS NOT NULL
+        ORDER BY 1, 2 NULLS FIRST
+        "#,
+        suite.as_str(),
     )
     .fetch_all(db)
     .await
@@ -74,6 +105,24 @@ pub struct OverloadCount {
     pub calls: Option<i64>,
     /// Outcomes of the cases blamed on it.
     pub blamed_outcomes: Vec<String>,
+}
+
+impl OverloadCount {
+    /// Of an overload that no case touched.
+    #[must_use]
+    pub fn untouched(overload: &str) -> Self {
+        Self {
+            overload: overload.to_owned(),
+            cases: 0,
+            passed: 0,
+            blamed: 0,
+            models: 0,
+            blocked_models: 0,
+            fell_back: 0,
+            calls: None,
+            blamed_outcomes: Vec::new(),
+        }
+    }
 }
 
 /// Overloads that the cases of these runs touched. `operator` limits it to one operator or one
@@ -218,6 +267,48 @@ pub async fn list_operator_users(
         run_ids,
         suites,
         operator,
+    )
+    .fetch_all(db)
+    .await
+}
+
+/// Cases of one model in one suite, by verdict and outcome.
+#[derive(Debug, Clone)]
+pub struct ModelVerdict {
+    /// The suite.
+    pub suite: Word<Suite>,
+    /// The model, without size.
+    pub subject_base: String,
+    /// The judgement.
+    pub verdict: Word<Verdict>,
+    /// The outcome; nothing when missing.
+    pub outcome: Option<Word<Outcome>>,
+    /// How many.
+    pub cases: i64,
+}
+
+/// What the suites say of these models, also in cases that did not come as far as an operator.
+pub async fn count_model_verdicts(
+    db: impl PgExecutor<'_>,
+    run_ids: &[i64],
+    suites: &[String],
+    models: &[String],
+) -> sqlx::Result<Vec<ModelVerdict>> {
+    sqlx::query_as!(
+        ModelVerdict,
+        r#"
+        SELECT c.suite AS "suite: Word<Suite>", c.subject_base,
+               v.verdict AS "verdict: Word<Verdict>", v.outcome AS "outcome: Word<Outcome>",
+               count(*) AS "cases!"
+        FROM unnest($1::bigint[], $2::text[]) AS w (run_id, suite)
+        JOIN case_verdicts v ON v.run_id = w.run_id
+        JOIN cases c ON c.id = v.case_id AND c.suite = w.suite
+        WHERE c.subject_base = ANY ($3)
+        GROUP BY c.suite, c.subject_base, v.verdict, v.outcome
+        "#,
+        run_ids,
+        suites,
+        models,
     )
     .fetch_all(db)
     .await

@@ -251,6 +251,8 @@ pub struct CaseFilter {
     pub subject_base: Option<String>,
     /// Only this key.
     pub key: Option<String>,
+    /// Only what a query selects, as `queries::patterns` puts it.
+    pub query: Option<serde_json::Value>,
     /// Only cases that a bad verdict or none stands against.
     pub only_bad: bool,
     /// In the order of the manifest, instead of the worst first.
@@ -290,6 +292,28 @@ pub async fn select_cases(
           AND ($9::text IS NULL OR c.subject_base = $9)
           AND ($10::text IS NULL OR c.key = $10)
           AND (NOT $11 OR v.verdict NOT IN ('passed', 'fixed'))
+          AND ($15::jsonb IS NULL OR NOT EXISTS (
+              SELECT FROM jsonb_to_recordset($15) AS t (field text, negated boolean, exact text[],
+                                                        folded text[])
+              WHERE t.negated = EXISTS (
+                  SELECT FROM unnest(CASE t.field
+                      WHEN 'case' THEN ARRAY[c.key]
+                      WHEN 'suite' THEN ARRAY[c.suite]
+                      WHEN 'op' THEN ARRAY[v.operator, CASE WHEN c.suite = 'operators'
+                          THEN regexp_replace(c.subject_base, '^opinfo:', '') END]
+                      WHEN 'model' THEN ARRAY[CASE WHEN c.suite IN ('tier1', 'tier2', 'dynamism')
+                          THEN c.subject END]
+                      WHEN 'dtype' THEN ARRAY[c.dtype]
+                      WHEN 'mode' THEN ARRAY[c.mode]
+                      WHEN 'direction' THEN ARRAY[c.direction]
+                      WHEN 'layout' THEN ARRAY[CASE WHEN c.dtype IS NOT NULL
+                          THEN coalesce(c.layout, 'plain') END]
+                      WHEN 'outcome' THEN ARRAY[v.outcome]
+                      WHEN 'verdict' THEN ARRAY[v.verdict]
+                      WHEN 'stage' THEN ARRAY[v.stage]
+                      WHEN 'error' THEN ARRAY[v.error_class]
+                      WHEN 'message' THEN ARRAY[v.message] END) AS value
+                  WHERE value LIKE ANY (t.exact) OR lower(value) LIKE ANY (t.folded))))
         ORDER BY CASE WHEN $12 THEN 0 ELSE
                  array_position(ARRAY['regressed', 'failed', 'flaky', 'unexpected pass',
                                       'missing', 'inconclusive', 'waived', 'skipped',
@@ -311,6 +335,7 @@ pub async fn select_cases(
         filter.manifest_order,
         limit,
         offset,
+        filter.query.as_ref(),
     )
     .fetch_all(db)
     .await

@@ -256,7 +256,7 @@ impl Measured {
         now: DateTime<Utc>,
     ) -> sqlx::Result<Self> {
         let (ids, suites) = ([run.id], [claim.suite.to_string()]);
-        let counts = read_operators::count_by_subject(pool, &ids, &suites).await?;
+        let counts = read_operators::count_by_subject(pool, &ids, &suites, None).await?;
         let mut subjects: BTreeMap<&str, Count> = BTreeMap::new();
         let mut cases = Count::default();
         for row in &counts {

@@ -79,6 +79,14 @@ impl Count {
         percent(self.passed(), self.rated())
     }
 
+    /// What to sort by for the lowest rate first; what has none comes last.
+    #[must_use]
+    pub fn rate_order(&self) -> u128 {
+        (u128::from(self.passed()) * 1_000_000)
+            .checked_div(u128::from(self.rated()))
+            .unwrap_or(u128::MAX)
+    }
+
     /// `100 %`, or `none` of nothing.
     #[must_use]
     pub fn completeness(&self) -> String {

@@ -9,6 +9,7 @@ use axum::extract::State;
 use axum::routing::get;
 use protocol::Suite;
 use protocol::coverage::{Coverage, Definition, Item, Usage};
+use protocol::inventory::Inventory;
 use serde::Deserialize;
 use sqlx::PgPool;
 
@@ -98,6 +99,21 @@ impl Figure {
 /// one.
 pub(super) async fn count_build(pool: &PgPool, scope: &Scope) -> Result<Vec<Coverage>> {
     count_all(pool, scope, Usage::default()).await
+}
+
+/// Every definition that an inventory alone can be counted by, and the chosen one, which may need
+/// results.
+pub(super) async fn count_for(
+    pool: &PgPool,
+    scope: &Scope,
+    inventory: &Inventory,
+    chosen: Option<Definition>,
+) -> Result<Vec<Coverage>> {
+    let usage = match chosen {
+        Some(Definition::OpinfoExecuted | Definition::Tier1Calls) => usage(pool, scope).await?,
+        Some(_) | None => Usage::default(),
+    };
+    Ok(Definition::ALL.iter().filter_map(|own| own.count(inventory, &usage)).collect())
 }
 
 /// Every definition that the runs of a scope can be counted by.

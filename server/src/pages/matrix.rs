@@ -19,6 +19,8 @@ pub(super) struct MatrixRow {
     pub(super) name: String,
     pub(super) href: String,
     pub(super) family: String,
+    /// How the backend gets at the operator of its name; empty where that is not known.
+    pub(super) class: &'static str,
     pub(super) sum: Count,
     pub(super) cells: Vec<Option<Count>>,
 }
@@ -58,6 +60,7 @@ impl Matrix {
                     name: name.clone(),
                     href: href(name),
                     family: family(name).to_owned(),
+                    class: "",
                     sum,
                     cells: columns.iter().map(|column| row.get(column).cloned()).collect(),
                 }
@@ -90,7 +93,7 @@ pub(super) fn add_up(name: &str, href: String, rows: &[&MatrixRow], width: usize
             }
         }
     }
-    MatrixRow { name: name.to_owned(), href, family: name.to_owned(), sum, cells }
+    MatrixRow { name: name.to_owned(), href, family: name.to_owned(), class: "", sum, cells }
 }
 
 /// Name spaces of PyTorch's operator database; everything else is `torch`.

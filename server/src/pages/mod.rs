@@ -28,17 +28,23 @@ pub mod home;
 mod matrix;
 pub mod model;
 mod model_details;
+mod model_graphs;
 pub mod models;
 pub mod operator;
 mod operator_errors;
+mod operator_users;
+mod operator_waivers;
 pub mod operators;
+mod overloads;
 pub mod rows;
 pub mod run;
+mod run_downloads;
 pub mod run_events;
 pub mod runs;
 pub mod scope;
 pub mod search;
 pub mod session;
+pub mod timeline;
 pub mod trend;
 pub mod view;
 pub mod waive;
@@ -57,6 +63,7 @@ pub fn router() -> Router<AppState> {
         .merge(runs::router())
         .merge(run::router())
         .merge(run_events::router())
+        .merge(timeline::router())
         .merge(feeds::router())
         .merge(case::router())
         .merge(operators::router())

@@ -15,11 +15,13 @@ use super::count::{self, Count};
 use super::history::{self, HistoryPoint};
 use super::home::BlockerRow;
 use super::model_details::Details;
+use super::model_graphs::{GraphCell, Graphs, PopularityCell};
 use super::models::MODEL_SUITES;
 use super::rows::{self, CaseRow};
 use super::scope::{self, Scope};
 use super::view::{self, Mark, Section, Shell};
 use crate::app::AppState;
+use crate::db::graphs;
 use crate::db::read_cases;
 use crate::db::read_home;
 use crate::db::read_operators::{self, OverloadCount};
@@ -47,6 +49,8 @@ struct ModelPage {
     shell: Shell,
     scope: Scope,
     name: String,
+    popularity: Option<PopularityCell>,
+    graphs: Vec<GraphCell>,
     suites: Vec<SuiteSection>,
     blockers: Vec<BlockerRow>,
     details: Details,
@@ -104,9 +108,12 @@ async fn show(
     let history =
         read_cases::list_subject_history(pool, &name, &model_suites, profile, history::MOST_RUNS)
             .await?;
+    let seen = graphs::list_of_models(pool, &ids, &suites).await?;
     let operators = used_operators(used, tested, &scope.pin);
     Ok(ModelPage {
         shell: Shell::new(Section::Models),
+        popularity: PopularityCell::of(&state.popularity, &name),
+        graphs: Graphs::new(seen, &scope.pin).of(&name),
         suites: suite_sections(&cases),
         details: Details::read(pool, &cases).await?,
         history: history::points(history),

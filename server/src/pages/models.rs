@@ -1,5 +1,6 @@
 //! The list of models: what each suite says of each, on the newest runs of a device profile.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use askama::Template;
@@ -11,10 +12,13 @@ use protocol::{Mode, Suite};
 use serde::Deserialize;
 
 use super::count::Count;
+use super::model_graphs::{GraphCell, Graphs, PopularityCell};
+use super::operators::choices;
 use super::rows;
 use super::scope::{self, Scope};
 use super::view::{self, Choice, Pager, Section, Shell};
 use crate::app::AppState;
+use crate::db::graphs;
 use crate::db::read_operators::{self, SubjectCount};
 use crate::error::Result;
 use crate::extract::Query;
@@ -36,6 +40,8 @@ struct Parameters {
     run: Option<String>,
     text: Option<String>,
     show: Option<String>,
+    graph: Option<String>,
+    sort: Option<String>,
     page: Option<String>,
 }
 
@@ -49,6 +55,12 @@ struct ModelsPage {
     models: Vec<ModelRow>,
     total: ModelRow,
     show_choices: Vec<Choice>,
+    sort_choices: Vec<Choice>,
+    graph: String,
+    has_graphs: bool,
+    /// Models with a known graph, different graphs, models whose execution was another's.
+    graphs: (usize, usize, usize),
+    has_popularity: bool,
     text: String,
     is_filtered: bool,
     pager: Pager,
@@ -64,6 +76,8 @@ struct Column {
 struct ModelRow {
     name: String,
     href: String,
+    popularity: Option<PopularityCell>,
+    graphs: Vec<GraphCell>,
     sum: Count,
     cells: Vec<Option<Count>>,
 }
@@ -75,48 +89,102 @@ async fn show(
     let pool = state.db.pool();
     let pins = scope::Asked { device: asked.device.as_deref(), run: asked.run.as_deref() };
     let scope = scope::find(pool, pins, &MODEL_SUITES, &MODEL_SUITES, state.clock.now()).await?;
-    let counts = read_operators::count_by_subject(pool, &scope.run_ids, &scope.suites).await?;
+    let counts =
+        read_operators::count_by_subject(pool, &scope.run_ids, &scope.suites, None).await?;
+    let seen = graphs::list_of_models(pool, &scope.run_ids, &scope.suites).await?;
+    let graphs = Graphs::new(seen, &scope.pin);
     let columns: Vec<Column> =
         counts.iter().map(Column::of).collect::<BTreeSet<_>>().into_iter().collect();
     let mut models = model_rows(&counts, &columns, &scope.pin);
-
-    let text = asked.text.as_deref().unwrap_or_default().trim().to_lowercase();
-    let chosen = asked.show.as_deref().unwrap_or_default();
-    models.retain(|row| {
-        (text.is_empty() || row.name.to_lowercase().contains(&text))
-            && match chosen {
-                "failing" => row.sum.not_passed() > 0,
-                "passing" => row.sum.passed() == row.sum.planned(),
-                _ => true,
-            }
-    });
+    for row in &mut models {
+        row.popularity = PopularityCell::of(&state.popularity, &row.name);
+        row.graphs = graphs.of(&row.name);
+    }
+    let models = chosen_models(models, &asked);
     let total = total_row(&models, columns.len());
     let page = view::page_number(asked.page.as_deref())?;
     let mut parameters: Vec<(&str, &str)> = scope.pin.split_once('=').into_iter().collect();
-    parameters.extend([("text", text.as_str()), ("show", chosen)]);
+    parameters.extend([
+        ("text", asked.text.as_deref().unwrap_or_default()),
+        ("show", asked.show.as_deref().unwrap_or_default()),
+        ("graph", asked.graph.as_deref().unwrap_or_default()),
+        ("sort", asked.sort.as_deref().unwrap_or_default()),
+    ]);
     let pager = Pager::new("/models", &parameters, page, PAGE_SIZE, models.len() as u64);
     let begin = usize::try_from((page - 1).saturating_mul(PAGE_SIZE)).unwrap_or(usize::MAX);
-    let show_choice = |value: &str, label: &str| Choice {
-        value: value.to_owned(),
-        label: label.to_owned(),
-        chosen: value == chosen,
-    };
     Ok(ModelsPage {
         shell: Shell::new(Section::Models),
         suite_spans: suite_spans(&columns),
         models: models.into_iter().skip(begin).take(PAGE_SIZE as usize).collect(),
         total,
         columns,
-        show_choices: vec![
-            show_choice("", "all"),
-            show_choice("failing", "not all passing"),
-            show_choice("passing", "all passing"),
-        ],
-        is_filtered: !text.is_empty() || !chosen.is_empty(),
+        show_choices: choices(
+            &[
+                ("", "all"),
+                ("failing", "not all passing"),
+                ("passing", "all passing"),
+                ("executed", "executed itself"),
+                ("shared", "with another's execution"),
+            ],
+            asked.show.as_deref(),
+        ),
+        sort_choices: choices(
+            &[
+                ("", "name"),
+                ("popularity", "popularity"),
+                ("failing", "most failing cases"),
+                ("rate", "lowest pass rate"),
+                ("graph", "most models with its graph"),
+            ],
+            asked.sort.as_deref(),
+        ),
+        has_graphs: !graphs.is_empty(),
+        graphs: graphs.summary(),
+        has_popularity: !state.popularity.is_empty(),
+        is_filtered: [&asked.text, &asked.show, &asked.graph]
+            .iter()
+            .any(|value| value.as_deref().is_some_and(|text| !text.trim().is_empty())),
+        graph: asked.graph.clone().unwrap_or_default(),
         text: asked.text.clone().unwrap_or_default(),
         pager,
         scope,
     })
+}
+
+/// Models that the filter leaves, in the order asked for; by name where that leaves them equal.
+fn chosen_models(mut models: Vec<ModelRow>, asked: &Parameters) -> Vec<ModelRow> {
+    let text = asked.text.as_deref().unwrap_or_default().trim().to_lowercase();
+    let graph = asked.graph.as_deref().unwrap_or_default().trim();
+    let is_shared = |row: &ModelRow| row.graphs.iter().any(|cell| cell.executed_as.is_some());
+    models.retain(|row| {
+        (text.is_empty() || row.name.to_lowercase().contains(&text))
+            && (graph.is_empty() || row.graphs.iter().any(|cell| cell.graph == graph))
+            && match asked.show.as_deref().unwrap_or_default() {
+                "failing" => row.sum.not_passed() > 0,
+                "passing" => row.sum.passed() == row.sum.planned(),
+                "executed" => !row.graphs.is_empty() && !is_shared(row),
+                "shared" => is_shared(row),
+                _ => true,
+            }
+    });
+    match asked.sort.as_deref().unwrap_or_default() {
+        "popularity" => models.sort_by(|a, b| {
+            let place = |row: &'_ ModelRow| row.popularity.is_none();
+            let order = |row| PopularityCell::order(row);
+            place(a).cmp(&place(b)).then_with(|| {
+                a.popularity.as_ref().map(order).cmp(&b.popularity.as_ref().map(order))
+            })
+        }),
+        "failing" => models.sort_by_key(|row| Reverse(row.sum.not_passed())),
+        "rate" => models.sort_by_key(|row| row.sum.rate_order()),
+        "graph" => models.sort_by_key(|row| {
+            let largest = row.graphs.iter().max_by_key(|cell| cell.models);
+            let key = largest.map(|cell| (Reverse(cell.models), cell.graph.clone()));
+            (key.is_none(), key)
+        }),
+        _ => {}
+    }
+    models
 }
 
 impl Column {
@@ -154,6 +222,8 @@ fn model_rows(counts: &[SubjectCount], columns: &[Column], pin: &str) -> Vec<Mod
             ModelRow {
                 name: name.to_owned(),
                 href: view::model_href(name, pin),
+                popularity: None,
+                graphs: Vec::new(),
                 sum,
                 cells: columns.iter().map(|column| row.get(column).cloned()).collect(),
             }
@@ -172,5 +242,7 @@ fn total_row(models: &[ModelRow], width: usize) -> ModelRow {
             }
         }
     }
-    ModelRow { name: format!("All {} models", models.len()), href: String::new(), sum, cells }
+    let name = format!("All {} models", models.len());
+    let (popularity, graphs) = (None, Vec::new());
+    ModelRow { name, href: String::new(), popularity, graphs, sum, cells }
 }

@@ -7,6 +7,7 @@ use askama_web::WebTemplate;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
+use chrono::NaiveDate;
 use protocol::Suite;
 use protocol::inventory::Overload;
 use serde::Deserialize;
@@ -16,14 +17,16 @@ use super::count::Count;
 use super::history::{self, HistoryPoint};
 use super::matrix::{Column, Matrix, MatrixRow, mode_spans};
 use super::operator_errors::ErrorHistory;
-use super::operators::OverloadRow;
+use super::operator_users::Users;
+use super::operator_waivers::{self, TouchingWaiver};
+use super::overloads::OverloadRow;
 use super::rows::CaseRow;
 use super::scope::{self, Scope};
 use super::view::{self, Section, Shell};
 use crate::app::AppState;
 use crate::db::inventories;
 use crate::db::read_cases;
-use crate::db::read_operators::{self, OperatorUser, OverloadCount};
+use crate::db::read_operators::{self, OverloadCount};
 use crate::db::read_runs::{self, CaseFilter, CaseView};
 use crate::error::{Error, Result};
 use crate::extract::{Path, Query};
@@ -60,8 +63,8 @@ struct OperatorPage {
     overloads: Vec<OverloadRow>,
     users_of: String,
     users_href: String,
-    models: Vec<UserRow>,
-    entries: Vec<UserRow>,
+    users: Users,
+    waivers: Vec<TouchingWaiver>,
     inventory: Vec<InventoryRow>,
     failures: Vec<CaseRow>,
     errors: ErrorHistory,
@@ -78,14 +81,6 @@ struct InventoryRow {
     kernels: String,
     schema: String,
     tags: String,
-}
-
-#[derive(Debug)]
-struct UserRow {
-    name: String,
-    href: String,
-    suites: String,
-    user: OperatorUser,
 }
 
 /// An entry's name as PyTorch has it, without the prefix that the case key carries.
@@ -118,12 +113,17 @@ async fn show(
     let pins = scope::Asked { device: asked.device.as_deref(), run: asked.run.as_deref() };
     let deciding: &[Suite] = if entry.is_some() { &[Suite::Operators] } else { Suite::ALL };
     let scope = scope::find(pool, pins, Suite::ALL, deciding, state.clock.now()).await?;
-    let page = match entry {
-        Some(subject) => entry_page(pool, scope, name, &subject).await?,
-        None => overload_page(pool, scope, name).await?,
+    let today = state.clock.today();
+    let mut page = match entry {
+        Some(subject) => entry_page(pool, scope, name, &subject, today).await?,
+        None => overload_page(pool, scope, name, today).await?,
     };
-    let inventory = read_inventory(pool, &page).await?;
-    Ok(OperatorPage { inventory, ..page })
+    page.inventory = read_inventory(pool, &page).await?;
+    for row in &mut page.overloads {
+        let known = page.inventory.iter().find(|own| own.overload == row.overload);
+        row.class = known.map_or("", |own| own.class);
+    }
+    Ok(page)
 }
 
 /// The overloads of the page in the inventory of the newest run that has one.
@@ -149,6 +149,7 @@ async fn entry_page(
     scope: Scope,
     name: String,
     subject: &str,
+    today: NaiveDate,
 ) -> Result<OperatorPage> {
     let (ids, suites) = scope.only(|suite| suite == Suite::Operators);
     let filter = CaseFilter { subject_base: Some(subject.to_owned()), ..CaseFilter::default() };
@@ -168,12 +169,16 @@ async fn entry_page(
     let failures_total = i64::try_from(failing.len()).unwrap_or(i64::MAX);
     let most = usize::try_from(MOST_CASES).unwrap_or(usize::MAX);
     let profile = scope.profile.as_str();
-    let errors = ErrorHistory::read(pool, subject, profile).await?;
+    let errors =
+        ErrorHistory::read(pool, subject, profile, scope.run_key_of(Suite::Operators)).await?;
     let own = [Suite::Operators.to_string()];
     let history =
         read_cases::list_subject_history(pool, subject, &own, profile, history::MOST_RUNS).await?;
+    let waivers = operator_waivers::find(pool, &name, &cases, today).await?;
+    let users = Users::read(pool, &scope, users).await?;
     let page = OperatorPage::new(scope, name, &matrix, overloads, users);
     Ok(OperatorPage {
+        waivers,
         errors,
         history: history::points(history),
         is_entry: true,
@@ -194,7 +199,12 @@ async fn entry_page(
 }
 
 /// An operator or overload: every suite's cases that dispatched it or are blamed on it.
-async fn overload_page(pool: &PgPool, scope: Scope, name: String) -> Result<OperatorPage> {
+async fn overload_page(
+    pool: &PgPool,
+    scope: Scope,
+    name: String,
+    today: NaiveDate,
+) -> Result<OperatorPage> {
     let (ids, suites) = (&scope.run_ids, &scope.suites);
     let overloads = read_operators::count_overloads(pool, ids, suites, Some(&name), None).await?;
     let variants = read_operators::count_overload_variants(pool, ids, suites, &name).await?;
@@ -208,10 +218,13 @@ async fn overload_page(pool: &PgPool, scope: Scope, name: String) -> Result<Oper
     let filter =
         CaseFilter { operator: Some(name.clone()), only_bad: true, ..CaseFilter::default() };
     let failing = read_runs::select_cases(pool, ids, suites, &filter, MOST_CASES, 0).await?;
+    let waivers = operator_waivers::find(pool, &name, &failing, today).await?;
+    let users = Users::read(pool, &scope, users).await?;
     let users_of = name.clone();
     let page = OperatorPage::new(scope, name, &matrix, overloads, users);
     Ok(OperatorPage {
         row_head: "Overload",
+        waivers,
         users_of,
         failures_total: failing.first().map_or(0, |case| case.total),
         failures: failing.iter().map(CaseRow::new).collect(),
@@ -256,7 +269,7 @@ impl OperatorPage {
         name: String,
         matrix: &Matrix,
         overloads: Vec<OverloadCount>,
-        users: Vec<OperatorUser>,
+        users: Users,
     ) -> Self {
         let columns = matrix.columns();
         let rows = matrix.rows(|row| {
@@ -266,10 +279,6 @@ impl OperatorPage {
         for row in &rows {
             sum += &row.sum;
         }
-        let (entries, models): (Vec<UserRow>, Vec<UserRow>) = users
-            .into_iter()
-            .map(|user| UserRow::new(user, &scope.pin))
-            .partition(|row| row.user.is_entry);
         Self {
             shell: Shell::new(Section::Operators),
             name,
@@ -279,11 +288,14 @@ impl OperatorPage {
             columns,
             row_head: "",
             rows,
-            overloads: overloads.into_iter().map(|c| OverloadRow::new(c, &scope.pin)).collect(),
+            overloads: overloads
+                .into_iter()
+                .map(|count| OverloadRow::new(count, None, &scope.pin))
+                .collect(),
             users_of: String::new(),
             users_href: String::new(),
-            models,
-            entries,
+            users,
+            waivers: Vec::new(),
             inventory: Vec::new(),
             failures: Vec::new(),
             errors: ErrorHistory::default(),
@@ -295,34 +307,12 @@ impl OperatorPage {
     }
 }
 
-impl UserRow {
-    fn new(user: OperatorUser, pin: &str) -> Self {
-        let name = entry_name(&user.subject_base);
-        let (name, href) = if user.is_entry {
-            (name.to_owned(), view::operator_href(name, pin))
-        } else {
-            (user.subject_base.clone(), view::model_href(&user.subject_base, pin))
-        };
-        Self { name, href, suites: user.suites.join(", "), user }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn overload(name: &str) -> OverloadCount {
-        OverloadCount {
-            overload: name.to_owned(),
-            cases: 1,
-            passed: 1,
-            blamed: 0,
-            models: 0,
-            blocked_models: 0,
-            fell_back: 0,
-            calls: None,
-            blamed_outcomes: Vec::new(),
-        }
+        OverloadCount { cases: 1, passed: 1, ..OverloadCount::untouched(name) }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use sqlx::PgPool;
 
 use super::view;
+use crate::charts::distribution::{Distances, DistributionChart};
 use crate::charts::errors::ErrorChart;
 use crate::db::read_errors;
 use crate::error::Result;
@@ -22,8 +23,18 @@ const MOST_RUNS: i64 = 20;
 #[derive(Debug, Default)]
 pub(super) struct ErrorHistory {
     pub(super) chart: Option<ErrorChart>,
+    /// Distances of the chosen run, else of the newest.
+    pub(super) distribution: Option<Distribution>,
     pub(super) dtypes: Vec<String>,
     pub(super) rows: Vec<ErrorRow>,
+}
+
+/// Distances in one run.
+#[derive(Debug)]
+pub(super) struct Distribution {
+    pub(super) run_key: String,
+    pub(super) run_href: String,
+    pub(super) chart: DistributionChart,
 }
 
 /// One run, newest first in the table.
@@ -77,13 +88,33 @@ fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     a.into_iter().chain(b).map(or_infinite).max_by(f64::total_cmp)
 }
 
+/// Notes the distance of one output.
+fn note(distances: &mut Distances, figures: &Figures) {
+    let apart = (figures.nonfinite_mismatched > 0).then_some(f64::INFINITY);
+    match larger(figures.ulp_max.map(|number| number.0), apart) {
+        Some(distance) => distances.values.push(distance),
+        None => distances.without += 1,
+    }
+}
+
 impl ErrorHistory {
-    /// Of one subject on one device profile.
-    pub(super) async fn read(pool: &PgPool, subject: &str, profile: &str) -> Result<Self> {
+    /// Of one subject on one device profile; distances are those of the run `shown`, where it is
+    /// one of them, else of the newest.
+    pub(super) async fn read(
+        pool: &PgPool,
+        subject: &str,
+        profile: &str,
+        shown: Option<&str>,
+    ) -> Result<Self> {
         let attempts = read_errors::list_compared(pool, subject, profile, MOST_RUNS).await?;
         let mut runs: Vec<(String, DateTime<Utc>)> = Vec::new();
         let mut worst: BTreeMap<String, BTreeMap<usize, Worst>> = BTreeMap::new();
+        let is_there = |key: &&str| attempts.iter().any(|attempt| attempt.run_key == *key);
+        let newest = attempts.first().map(|attempt| attempt.run_key.as_str());
+        let shown = shown.filter(is_there).or(newest).unwrap_or_default().to_owned();
+        let mut distances: BTreeMap<String, Distances> = BTreeMap::new();
         for attempt in attempts {
+            let is_shown = attempt.run_key == shown;
             if runs.last().is_none_or(|(key, _)| *key != attempt.run_key) {
                 runs.push((attempt.run_key, attempt.started_at));
             }
@@ -95,10 +126,18 @@ impl ErrorHistory {
             let own = of_dtype.entry(runs.len() - 1).or_default();
             for tensor in compared.comparisons.iter().flat_map(|one| &one.tensors) {
                 own.add(&tensor.figures);
+                if is_shown {
+                    note(distances.entry(tensor.dtype.clone()).or_default(), &tensor.figures);
+                }
             }
         }
         worst.retain(|_, runs| runs.values().any(|worst| worst.absolute.is_some()));
-        Ok(Self::new(&runs, &worst))
+        let distribution = DistributionChart::new(&distances, "ULP").map(|chart| Distribution {
+            run_href: view::run_href(&shown),
+            run_key: shown,
+            chart,
+        });
+        Ok(Self { distribution, ..Self::new(&runs, &worst) })
     }
 
     fn new(
@@ -124,6 +163,11 @@ impl ErrorHistory {
             (dtype.clone(), own.collect())
         });
         let names: Vec<String> = oldest_first.iter().map(|place| runs[*place].0.clone()).collect();
-        Self { chart: ErrorChart::new(&names, &errors.collect()), rows: rows.collect(), dtypes }
+        Self {
+            chart: ErrorChart::new(&names, &errors.collect()),
+            rows: rows.collect(),
+            dtypes,
+            distribution: None,
+        }
     }
 }

@@ -13,7 +13,9 @@ use serde::Deserialize;
 
 use super::count::Count;
 use super::rows::{self, CaseRow, Counts, RunHead};
+use super::run_downloads::{self, Files};
 use super::run_events;
+use super::timeline;
 use super::view::{self, Choice, Mark, Pager, Section, Shell};
 use crate::app::AppState;
 use crate::db::read_fleet;
@@ -22,6 +24,7 @@ use crate::db::read_runs::{self, CaseFilter, Cluster, OutcomeCount, RunFilter, R
 use crate::error::{Error, Result};
 use crate::extract::{Path, Query};
 use crate::filters;
+use crate::queries;
 
 const PAGE_SIZE: u64 = 100;
 const CLUSTERS: i64 = 30;
@@ -35,6 +38,7 @@ pub fn router() -> Router<AppState> {
 
 #[derive(Debug, Deserialize)]
 struct Parameters {
+    q: Option<String>,
     suite: Option<String>,
     verdict: Option<String>,
     outcome: Option<String>,
@@ -50,6 +54,7 @@ struct Parameters {
 struct RunPage {
     shell: Shell,
     run: RunHead,
+    timeline_href: String,
     /// Key of the run before on this device, and the two side by side.
     previous: Option<(String, String)>,
     suites: Vec<SuiteRow>,
@@ -57,7 +62,10 @@ struct RunPage {
     unimplemented: Vec<UnimplementedRow>,
     clusters: Vec<ClusterRow>,
     clusters_total: i64,
+    files: Files,
     cases: Vec<CaseRow>,
+    /// The selected cases as files, by format; none where the API has no such filter.
+    exports: Vec<(&'static str, String)>,
     form: Form,
     pager: Pager,
 }
@@ -107,6 +115,7 @@ struct Form {
     verdicts: Vec<Choice>,
     outcomes: Vec<Choice>,
     orders: Vec<Choice>,
+    query: String,
     text: String,
     signature: String,
     operator: String,
@@ -135,6 +144,7 @@ async fn show(
     let outcomes = read_runs::count_outcomes(pool, run.id).await?;
     let clusters = read_runs::list_clusters(pool, run.id, CLUSTERS).await?;
     let unimplemented = read_home::list_unimplemented(pool, run.id).await?;
+    let files = Files::read(pool, run.id, &run.key).await?;
     let previous = read_fleet::find_previous(pool, run.id).await?;
     let action = view::run_href(&run.key);
     let is_open = run.state != "sealed";
@@ -145,6 +155,7 @@ async fn show(
             events_href: if is_open { run_events::events_href(&run.key) } else { String::new() },
             ..Shell::new(Section::Runs)
         },
+        timeline_href: timeline::href(&run.key),
         previous: previous.map(|before| {
             let href = view::compare_href(&before, &run.key);
             (before, href)
@@ -157,9 +168,11 @@ async fn show(
             .collect(),
         clusters_total: clusters.first().map_or(0, |cluster| cluster.total),
         clusters: clusters.into_iter().map(|row| ClusterRow::new(row, &run.key)).collect(),
+        files,
         cases: cases.iter().map(CaseRow::new).collect(),
+        exports: exports(&run.key, &asked),
         pager: Pager::new(&action, &parameters(&asked), page, PAGE_SIZE, total),
-        form: Form::new(action, &run.suites, &filter),
+        form: Form::new(action, &run.suites, &filter, asked.q.as_deref().unwrap_or_default()),
         run: RunHead::new(&run, state.clock.now()),
     })
 }
@@ -179,14 +192,29 @@ fn read(asked: &Parameters) -> Result<(CaseFilter, u64)> {
         text: view::text(asked.text.as_deref()),
         signature: view::text(asked.signature.as_deref()),
         operator: view::text(asked.operator.as_deref()),
+        query: queries::patterns(&queries::read(asked.q.as_deref())?),
         manifest_order: asked.order.as_deref() == Some("manifest"),
         ..CaseFilter::default()
     };
     Ok((filter, view::page_number(asked.page.as_deref())?))
 }
 
-fn parameters(asked: &Parameters) -> [(&str, &str); 7] {
+/// Downloads of what is selected. Text, cluster and blamed operator are filters of pages only.
+fn exports(run_key: &str, asked: &Parameters) -> Vec<(&'static str, String)> {
+    let of_pages = [&asked.text, &asked.signature, &asked.operator];
+    if of_pages.iter().any(|value| view::text(value.as_deref()).is_some()) {
+        return Vec::new();
+    }
+    let all = parameters(asked);
+    let known = ["q", "suite", "verdict", "outcome"];
+    let asked: Vec<(&str, &str)> =
+        all.into_iter().filter(|(name, _)| known.contains(name)).collect();
+    run_downloads::exports(run_key, &asked)
+}
+
+fn parameters(asked: &Parameters) -> [(&str, &str); 8] {
     [
+        ("q", asked.q.as_deref().unwrap_or_default()),
         ("suite", asked.suite.as_deref().unwrap_or_default()),
         ("verdict", asked.verdict.as_deref().unwrap_or_default()),
         ("outcome", asked.outcome.as_deref().unwrap_or_default()),
@@ -287,7 +315,12 @@ impl ClusterRow {
 }
 
 impl Form {
-    fn new(action: String, planned: &[String], filter: &CaseFilter) -> Self {
+    /// Fields of a query.
+    fn fields(&self) -> impl Iterator<Item = &'static str> {
+        protocol::query::Field::ALL.iter().map(|field| field.as_str())
+    }
+
+    fn new(action: String, planned: &[String], filter: &CaseFilter, query: &str) -> Self {
         let order = if filter.manifest_order { "manifest" } else { "worst" };
         let order_choice = |value: &str, label: &str| Choice {
             value: value.to_owned(),
@@ -310,10 +343,12 @@ impl Form {
                 order_choice("worst", "worst first"),
                 order_choice("manifest", "as planned"),
             ],
+            query: query.to_owned(),
             text: filter.text.clone().unwrap_or_default(),
             signature: filter.signature.clone().unwrap_or_default(),
             operator: filter.operator.clone().unwrap_or_default(),
-            is_filtered: filter.suite.is_some()
+            is_filtered: filter.query.is_some()
+                || filter.suite.is_some()
                 || filter.verdict.is_some()
                 || filter.outcome.is_some()
                 || filter.text.is_some()

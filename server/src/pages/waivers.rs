@@ -22,7 +22,7 @@ use crate::filters;
 use crate::session::{MaybeSession, Session};
 
 /// More than people keep in mind; a server with more says that it shows only these.
-const MOST_WAIVERS: i64 = 1000;
+pub(super) const MOST_WAIVERS: i64 = 1000;
 /// Cases shown of each.
 const SHOWN_CASES: usize = 20;
 
@@ -171,8 +171,19 @@ impl WaiverGroup {
     }
 }
 
+/// When something is that is so many days ahead.
+pub(super) fn say_due(days: i64) -> String {
+    match days {
+        0 => "today".to_owned(),
+        1 => "tomorrow".to_owned(),
+        2.. => format!("in {days} days"),
+        -1 => "yesterday".to_owned(),
+        _ => format!("{} days ago", -days),
+    }
+}
+
 /// Where it holds, in words; `every device` without a condition.
-fn conditions(row: &WaiverRow) -> String {
+pub(super) fn conditions(row: &WaiverRow) -> String {
     let list = |words: &[String]| words.join(" or ");
     let mut parts = match (row.device_profiles.as_slice(), row.device_kinds.as_slice()) {
         ([], []) => vec!["every device".to_owned()],
@@ -212,13 +223,7 @@ impl WaiverLine {
         Ok(Self {
             id: row.id,
             can_end: row.revoked_at.is_none() && days > 0 && !row.from_file,
-            due: match days {
-                0 => "today".to_owned(),
-                1 => "tomorrow".to_owned(),
-                2.. => format!("in {days} days"),
-                -1 => "yesterday".to_owned(),
-                _ => format!("{} days ago", -days),
-            },
+            due: say_due(days),
             conditions: conditions(&row),
             operator: row.operator.unwrap_or_default(),
             from_file: row.from_file,

@@ -102,14 +102,31 @@ impl Script {
         self.observes(name, Outcome::Pass)
     }
 
+    /// The same entry in another variant: `bfloat16.compile.train.out`.
+    pub(crate) fn passes_as(self, name: &str, variant: &str) -> Self {
+        let case = format!("{}/opinfo:{name}#0/{variant}", self.suite).parse().unwrap();
+        self.observes_case(case, Outcome::Pass, |_| ())
+    }
+
     pub(crate) fn observes_with(
-        mut self,
+        self,
         name: &str,
         outcome: Outcome,
         change: impl FnOnce(&mut Attempt),
     ) -> Self {
-        self = self.plans(name);
         let case = self.case(name);
+        self.observes_case(case, outcome, change)
+    }
+
+    fn observes_case(
+        mut self,
+        case: CaseKey,
+        outcome: Outcome,
+        change: impl FnOnce(&mut Attempt),
+    ) -> Self {
+        if !self.planned.contains(&case) {
+            self.planned.push(case.clone());
+        }
         let before = self.attempts.iter().filter(|attempt| attempt.case == case).count();
         let mut attempt = Attempt {
             case,

@@ -35,6 +35,8 @@ pub(crate) struct Options {
     pub(crate) ingest_limit: Option<usize>,
     /// Who is told what happened.
     pub(crate) webhooks: server::webhooks::Webhooks,
+    /// How popular models are.
+    pub(crate) popularity: server::popularity::Popularity,
     /// Requests that one token may make in a minute.
     pub(crate) token_requests_per_minute: Option<std::num::NonZeroU32>,
 }
@@ -111,7 +113,8 @@ pub(crate) async fn scenario_with(pool: PgPool, options: Options, story: impl As
     let scopes = [tokens::Scope::Ingest, tokens::Scope::Triage, tokens::Scope::Admin];
     assert!(tokens::create(&pool, "scripted", &token, &scopes).await.unwrap());
     let state = AppState::new(Db::new(pool.clone()), clock, gates, settings)
-        .with_webhooks(options.webhooks.clone());
+        .with_webhooks(options.webhooks.clone())
+        .with_popularity(options.popularity);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let stop = CancellationToken::new();

@@ -32,6 +32,7 @@ mod pages_live;
 mod pages_numbers;
 mod pages_safety;
 mod pages_snapshots;
+mod pages_switches;
 mod pages_walk;
 mod programs;
 mod reading;

@@ -27,6 +27,7 @@ fn sample_rows(version: i64) -> &'static str {
         20_261_130_161_000 => include_str!("data/add_waiver_conditions.sql"),
         20_261_130_162_000 => include_str!("data/create_sessions.sql"),
         20_261_130_163_000 => include_str!("data/create_artifacts.sql"),
+        20_261_130_180_000 => include_str!("data/create_case_graphs.sql"),
         other => panic!("migration {other} has no sample rows: add server/tests/it/data/NAME.sql"),
     }
 }

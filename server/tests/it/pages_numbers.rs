@@ -9,13 +9,13 @@ use super::pages_world::{self, SECOND_NIGHT, TIER1};
 
 /// `7 of 12` as two numbers.
 #[track_caller]
-fn ratio(text: &str) -> (u64, u64) {
+pub(crate) fn ratio(text: &str) -> (u64, u64) {
     let (part, whole) = text.split_once(" of ").unwrap_or_else(|| panic!("`{text}`"));
     (number(part), number(whole))
 }
 
 #[track_caller]
-fn number(text: &str) -> u64 {
+pub(crate) fn number(text: &str) -> u64 {
     text.replace(',', "").parse().unwrap_or_else(|_| panic!("`{text}` is no number"))
 }
 
@@ -25,7 +25,7 @@ fn cell(text: &str) -> (u64, u64) {
     figures.split_once('/').map_or((0, 0), |(part, whole)| (number(part), number(whole)))
 }
 
-fn add((a, b): (u64, u64), (c, d): (u64, u64)) -> (u64, u64) {
+pub(crate) fn add((a, b): (u64, u64), (c, d): (u64, u64)) -> (u64, u64) {
     (a + c, b + d)
 }
 

@@ -11,7 +11,7 @@ use super::harness::{Options, World, scenario_with};
 use super::inventories;
 use super::pages_dom::Page;
 use super::pages_safety::crawl;
-use super::pages_world::{self, FIRST_NIGHT, SECOND_NIGHT};
+use super::pages_world::{self, FIRST_NIGHT, SECOND_NIGHT, TIER1};
 
 const SUITES: [(&str, &str); 4] = [
     ("Operators", "operators"),
@@ -125,6 +125,29 @@ impl Api {
                 Some("case")
             }
             ["operators"] if !asked.query.contains_key("view") => self.check_operators(page),
+            ["operators"] if page.count("table.families") > 0 => {
+                self.check_families(&asked, page).await
+            }
+            ["models"] if asked.query.contains_key("run") => {
+                let run = &asked.query["run"];
+                let body =
+                    self.world.get_json(&format!("/api/v1/models?run={run}&limit=1000")).await;
+                let all = body["models"].as_array().unwrap();
+                for row in page.table("Models by suite").iter().rev().skip(1) {
+                    let own = all.iter().filter(|one| one["model"] == row[0].as_str());
+                    let passed: u64 = own.map(|one| one["passed"].as_u64().unwrap()).sum();
+                    let shown = row.iter().find(|cell| cell.contains(" of ")).unwrap();
+                    assert!(shown.starts_with(&format!("{passed} of ")), "{path}: {row:?}");
+                }
+                Some("models")
+            }
+            ["runs", key, "timeline"] => {
+                let run = self.world.get_json(&format!("/api/v1/runs/{key}")).await;
+                let lanes = page.table("Attempts by lane");
+                let sum: u64 = lanes.iter().map(|row| row[1].parse::<u64>().unwrap()).sum();
+                assert_eq!(run["attempts"], sum, "{path}");
+                Some("timeline")
+            }
             ["operators", _] if asked.query.contains_key("run") => {
                 let run = &asked.query["run"];
                 let body =
@@ -235,6 +258,21 @@ impl Api {
         Some("operators")
     }
 
+    /// The sums of the overloads' view, where they are by a definition that the API counts.
+    async fn check_families(&self, asked: &Asked, page: &Page) -> Option<&'static str> {
+        let definition = asked.query.get("definition")?;
+        if asked.query.contains_key("class") {
+            return None;
+        }
+        let body = self.world.get_json(&format!("/api/v1/runs/{SECOND_NIGHT}/coverage")).await;
+        let all = body["coverage"].as_array().unwrap();
+        let number = all.iter().find(|number| number["definition"] == definition.as_str())?;
+        let total = page.table("Families of ATen by class").pop().unwrap();
+        assert_eq!(total[1], number["denominator"].to_string());
+        assert_eq!(total[2], number["numerator"].to_string());
+        Some("overloads")
+    }
+
     async fn check_claims(&self, page: &Page) -> Option<&'static str> {
         for row in page.table("Published figures and ours") {
             let Some((_, suite)) = SUITES.iter().find(|(title, _)| row[0] == *title) else {
@@ -300,6 +338,9 @@ async fn the_numbers_of_every_page_are_those_of_the_api(pool: PgPool) {
         let mut addresses: BTreeSet<String> =
             crawl(&world).await.into_iter().map(|(path, _)| path).collect();
         addresses.insert(format!("/compare?a={FIRST_NIGHT}&b={SECOND_NIGHT}"));
+        addresses.insert(format!("/models?run={TIER1}"));
+        addresses
+            .insert("/operators?view=overloads&device=tpu-sim&definition=registered".to_owned());
         let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
         for path in &addresses {
             let page = world.page(path).await;
@@ -320,10 +361,13 @@ async fn the_numbers_of_every_page_are_those_of_the_api(pool: PgPool) {
                 "gate",
                 "home",
                 "model",
+                "models",
                 "operator",
                 "operators",
+                "overloads",
                 "run",
                 "runs",
+                "timeline",
                 "trend",
             ],
             "every kind of page was compared: {kinds:?}"
