@@ -44,7 +44,19 @@ fn term(term: &Term) -> Value {
                 exact.extend([format!("{like}.%"), format!("aten::{like}")]);
                 exact.push(like);
             }
-            _ => exact.push(like),
+            Field::Case
+            | Field::Suite
+            | Field::Operator
+            | Field::Model
+            | Field::Dtype
+            | Field::Mode
+            | Field::Direction
+            | Field::Layout
+            | Field::Outcome
+            | Field::Verdict
+            | Field::Stage
+            | Field::Error
+            | Field::Message => exact.push(like),
         }
     }
     let field = term.field.as_str();
