@@ -29,8 +29,21 @@ ARGUMENTS = [
 WIDE = (1400, 1000)
 PHONE = (360, 740)
 """Width and height; docs/decisions/0050-pages.md names the narrowest that is promised."""
+MOST_SHIFT = 0.01
+"""Of what is seen, moved by the page itself while it loads; the Web Vitals call 0.1 good."""
 MOST_BYTES = 150_000
 """Of a page with its style and script, without images, as transferred."""
+
+NOTE_SHIFTS = """
+window.__shifts = [];
+new PerformanceObserver((list) => {
+  for (const entry of list.getEntries()) {
+    if (entry.hadRecentInput) continue;
+    const moved = entry.sources.map((source) => source.node?.outerHTML?.slice(0, 80) ?? "text");
+    window.__shifts.push([entry.value, moved.join(" and ")]);
+  }
+}).observe({ type: "layout-shift", buffered: true });
+"""
 
 
 def find_chromium() -> str:
@@ -129,6 +142,13 @@ class Visitor:
         )
         return found
 
+    def shifts(self) -> list[str]:
+        """What moved by itself since the page began to load."""
+        self.page.wait_for_timeout(50)
+        found: list[tuple[float, str]] = self.page.evaluate("window.__shifts")
+        total = sum(value for value, _ in found)
+        return [f"{value:.4f}: {what}" for value, what in found] if total > MOST_SHIFT else []
+
     def barriers(self) -> list[str]:
         """Serious and critical findings of axe-core, with the elements."""
         findings = Axe().run(self.page).response["violations"]
@@ -159,6 +179,7 @@ def visitor(
         permissions=["clipboard-read", "clipboard-write"],
     )
     context.set_default_timeout(20_000)
+    context.add_init_script(NOTE_SHIFTS)
     tab = Visitor(context.new_page(), url, expected_statuses=expected_statuses)
     tab.listen()
     try:

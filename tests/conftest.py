@@ -80,6 +80,8 @@ class Service:
                 self.folder / "data",
                 "--gates",
                 gates,
+                "--model-lists",
+                ROOT / "model-lists",
             ],
             stdout=log,
             stderr=log,

@@ -48,11 +48,16 @@ def pages_of(service: Service, run_key: str) -> dict[str, str]:
         "runs": "/runs",
         "run": run,
         "run-filtered": f"{run}?outcome=unsupported&text=a&order=manifest",
+        "run-query": f"{run}?q={segment('outcome:!pass suite:operators')}",
+        "timeline": f"{run}/timeline",
         "operators": f"/operators?device={device}",
+        "operators-form": f"/operators?device={device}&form=forward&class=native",
         "overloads": f"/operators?view=overloads&device={device}",
+        "overloads-by": f"/operators?view=overloads&device={device}&definition=computing-strict",
         "operator": f"/operators/{segment(blamed[0])}?run={segment(run_key)}",
         "coverage": f"/coverage?device={device}",
         "models": f"/models?device={device}",
+        "models-popular": f"/models?device={device}&sort=popularity",
         "model": f"/models/{segment(models[0]['model'])}?run={segment(run_key)}",
         "gates": "/gates",
         "gate": "/gates/demo",
@@ -62,6 +67,9 @@ def pages_of(service: Service, run_key: str) -> dict[str, str]:
         "blockers": "/blockers",
         "compare": f"/compare?a={segment(run_key)}&b={segment(run_key)}",
         "search": "/search?q=a",
+        "search-empty": "/search",
+        "compare-empty": "/compare",
+        "session": "/session",
     }
     outcomes = {case["outcome"] for case in cases} - {None}
     pages |= {f"case-{outcome}": case_with(outcome) for outcome in sorted(outcomes)}
@@ -101,6 +109,7 @@ def hostile_attempt(case: str, outcome: str) -> dict[str, Any]:
             "stage_seconds": {"execute": 0.1},
             "comparisons": [],
             "reference": HOSTILE_TEXT,
+            "graph_signature": HOSTILE_TEXT,
             "seed": 7,
             "substitutions": [HOSTILE_TEXT],
             "notes": [HOSTILE_TEXT, LONG],
@@ -142,6 +151,7 @@ def check(tab: Visitor, name: str, path: str) -> Iterator[str]:
     size = tab.transferred()
     if size > MOST_BYTES:
         yield f"{name}: {size} bytes were transferred"
+    yield from (f"{name}: moved by itself {shift}" for shift in tab.shifts())
     yield from (f"{name}: {barrier}" for barrier in tab.barriers())
 
 
