@@ -4,8 +4,9 @@
     server export --run GOOD --run BAD | scripts/redate.py 90 | server import
 
 Reads what `server export` writes and writes the runs again, one for each of the last N nights: the
-first run for every second stretch of nights, the others in turn for those between. Every result is one that was
-really observed; only keys and dates are new, and the label `redated_from` says so in each run.
+first run for every second stretch of nights, the others in turn for those between. Every result is
+one that was really observed; only keys and dates are new, and the label `redated_from` says so in
+each run.
 """
 
 from __future__ import annotations

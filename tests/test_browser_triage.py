@@ -1,5 +1,5 @@
-"""A person signs in, waives a failure, sees it where it counts, ends it and signs out; every page on
-the way is as accessible, light, narrow and still as the others.
+"""A person signs in, waives a failure, sees it listed, ends it and signs out; every page on the way
+is as accessible, light, narrow and still as the others.
 """
 
 from __future__ import annotations
