@@ -6,6 +6,7 @@ use chrono::{DateTime, NaiveDate, Utc};
 use protocol::{Outcome, Stage};
 use sqlx::{PgConnection, PgExecutor};
 
+use super::copy::Rows;
 use super::runs::LockedRun;
 use super::word;
 use crate::judge::signature::Signature;
@@ -81,47 +82,32 @@ pub async fn store(
     attempts: &[NewAttempt],
     now: DateTime<Utc>,
 ) -> sqlx::Result<()> {
-    let texts = |of: &dyn Fn(&NewAttempt) -> Option<String>| -> Vec<Option<String>> {
-        attempts.iter().map(of).collect()
-    };
-    let case_ids: Vec<i64> = attempts.iter().map(|a| a.case_id).collect();
-    let numbers: Vec<i32> = attempts.iter().map(|a| a.attempt).collect();
-    let source_numbers: Vec<i32> = attempts.iter().map(|a| a.source_attempt).collect();
-    let started: Vec<DateTime<Utc>> = attempts.iter().map(|a| a.started_at).collect();
-    let seconds: Vec<f64> = attempts.iter().map(|a| a.seconds).collect();
-    let hashes: Vec<Vec<u8>> = attempts.iter().map(|a| a.body_sha256.clone()).collect();
-    sqlx::query!(
-        "INSERT INTO attempts (run_day, run_id, source, received_at, case_id, attempt,
-                               source_attempt, outcome, stage, error_class, message, operator,
-                               started_at, seconds, evidence, body_sha256, signature)
-         SELECT $1, $2, $3, $4, new.case_id, new.attempt, new.source_attempt, new.outcome,
-                new.stage, new.error_class, new.message, new.operator, new.started_at,
-                new.seconds, new.evidence::json, new.body_sha256, new.signature
-         FROM UNNEST($5::bigint[], $6::integer[], $7::integer[], $8::text[], $9::text[],
-                     $10::text[], $11::text[], $12::text[], $13::timestamptz[],
-                     $14::double precision[], $15::text[], $16::bytea[], $17::text[])
-              AS new (case_id, attempt, source_attempt, outcome, stage, error_class, message,
-                      operator, started_at, seconds, evidence, body_sha256, signature)",
-        run.day(),
-        run.id,
-        source,
-        now,
-        &case_ids,
-        &numbers,
-        &source_numbers,
-        &texts(&|a| Some(a.outcome.as_str().to_owned())) as &[Option<String>],
-        &texts(&|a| a.stage.map(|stage| stage.as_str().to_owned())) as &[Option<String>],
-        &texts(&|a| Some(a.error_class.clone())) as &[Option<String>],
-        &texts(&|a| Some(a.message.clone())) as &[Option<String>],
-        &texts(&|a| a.operator.clone()) as &[Option<String>],
-        &started,
-        &seconds,
-        &texts(&|a| Some(a.evidence.clone())) as &[Option<String>],
-        &hashes,
-        &texts(&|a| a.signature.as_ref().map(|s| s.id.clone())) as &[Option<String>]
-    )
-    .execute(&mut *connection)
-    .await?;
+    let mut rows = Rows::new(17);
+    for attempt in attempts {
+        rows.begin()
+            .day(run.day())
+            .big(run.id)
+            .small(source)
+            .time(now)
+            .big(attempt.case_id)
+            .integer(attempt.attempt)
+            .integer(attempt.source_attempt)
+            .text(attempt.outcome.as_str())
+            .maybe_text(attempt.stage.map(Stage::as_str))
+            .text(&attempt.error_class)
+            .text(&attempt.message)
+            .maybe_text(attempt.operator.as_deref())
+            .time(attempt.started_at)
+            .double(attempt.seconds)
+            .text(&attempt.evidence)
+            .bytes(&attempt.body_sha256)
+            .maybe_text(attempt.signature.as_ref().map(|signature| signature.id.as_str()));
+    }
+    const COPY: &str = "COPY attempts (run_day, run_id, source, received_at, case_id, attempt,
+                            source_attempt, outcome, stage, error_class, message, operator,
+                            started_at, seconds, evidence, body_sha256, signature)
+                        FROM STDIN (FORMAT binary)";
+    rows.send(connection, COPY).await?;
     super::graphs::store(connection, run, attempts).await
 }
 

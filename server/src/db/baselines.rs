@@ -1,7 +1,8 @@
 //! What earlier runs say of cases: the last known pass and the last conclusive outcome.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
+use protocol::Outcome;
 use sqlx::PgConnection;
 
 use super::runs::LockedRun;
@@ -19,42 +20,80 @@ pub struct Baseline {
 
 /// Histories of cases before `run`, on its device profile, over sealed runs that were not
 /// withdrawn. A case that is absent from the answer is new.
+///
+/// The runs are looked at from the newest on, more of them each time, and only for the cases of
+/// which no pass is known yet: one run answers for nearly all of them, however many there are.
 pub async fn find(
     connection: &mut PgConnection,
     run: &LockedRun,
     case_ids: &[i64],
 ) -> sqlx::Result<HashMap<i64, Baseline>> {
-    let rows = sqlx::query!(
-        r#"WITH earlier AS (
-               SELECT v.case_id, v.run_id, v.outcome,
-                      row_number() OVER (PARTITION BY v.case_id
-                                         ORDER BY r.started_at DESC, r.id DESC) AS age,
-                      row_number() OVER (PARTITION BY v.case_id, v.outcome = 'pass'
-                                         ORDER BY r.started_at DESC, r.id DESC) AS age_of_kind
-               FROM case_verdicts v JOIN runs r ON r.id = v.run_id
-               WHERE v.case_id = ANY ($1)
-                 AND v.outcome IN ('pass', 'mismatch', 'error', 'unsupported', 'fallback',
-                                   'crash', 'timeout', 'oom')
-                 AND r.device_profile = $2 AND r.state = 'sealed' AND r.completeness <> 'void'
-                 AND (r.started_at, r.id) < ($3, $4)
-           )
-           SELECT case_id AS "case_id!",
-                  max(outcome) FILTER (WHERE age = 1) AS "previous?",
-                  max(run_id) FILTER (WHERE outcome = 'pass' AND age_of_kind = 1) AS "passed_in?"
-           FROM earlier WHERE age = 1 OR (outcome = 'pass' AND age_of_kind = 1)
-           GROUP BY case_id"#,
-        case_ids,
+    let mut found: HashMap<i64, Baseline> = HashMap::with_capacity(case_ids.len());
+    let mut open: Vec<i64> = case_ids.to_vec();
+    let earlier = list_earlier(connection, run).await?;
+    let (mut rest, mut most) = (earlier.as_slice(), 1);
+    while !rest.is_empty() && !open.is_empty() {
+        let (runs, others) = rest.split_at(most.min(rest.len()));
+        (rest, most) = (others, most * 2);
+        for (case_id, run_id, outcome) in list_outcomes(connection, runs, &open).await? {
+            let passed = outcome == Outcome::Pass;
+            // The first line of a case is the newest.
+            let baseline = found.entry(case_id).or_insert_with(|| Baseline {
+                history: History::new(passed, Some(outcome)),
+                passed_in: None,
+            });
+            if passed && baseline.passed_in.is_none() {
+                baseline.passed_in = Some(run_id);
+                if baseline.history == History::NeverPassed {
+                    baseline.history = History::PassedBefore;
+                }
+            }
+        }
+        let known: HashSet<i64> = found
+            .iter()
+            .filter(|(_, baseline)| baseline.passed_in.is_some())
+            .map(|(case_id, _)| *case_id)
+            .collect();
+        open.retain(|case_id| !known.contains(case_id));
+    }
+    Ok(found)
+}
+
+/// Runs that can be the baseline of a case of this one, the newest first.
+async fn list_earlier(connection: &mut PgConnection, run: &LockedRun) -> sqlx::Result<Vec<i64>> {
+    let suites: Vec<String> = run.suites.iter().map(|suite| suite.as_str().to_owned()).collect();
+    sqlx::query_scalar!(
+        "SELECT id FROM runs
+         WHERE device_profile = $1 AND (started_at, id) < ($2, $3) AND suites && $4
+           AND state = 'sealed' AND completeness <> 'void'
+         ORDER BY started_at DESC, id DESC",
         run.device_profile,
         run.started_at,
-        run.id
+        run.id,
+        &suites
+    )
+    .fetch_all(connection)
+    .await
+}
+
+/// Conclusive outcomes of those cases in those runs: case, run, outcome, in the order of the runs.
+async fn list_outcomes(
+    connection: &mut PgConnection,
+    run_ids: &[i64],
+    case_ids: &[i64],
+) -> sqlx::Result<Vec<(i64, i64, Outcome)>> {
+    let rows = sqlx::query!(
+        r#"SELECT v.case_id, v.run_id, v.outcome AS "outcome!"
+           FROM case_verdicts v JOIN UNNEST($1::bigint[]) WITH ORDINALITY AS w (run_id, place)
+             ON w.run_id = v.run_id
+           WHERE v.case_id = ANY ($2)
+             AND v.outcome IN ('pass', 'mismatch', 'error', 'unsupported', 'fallback', 'crash',
+                               'timeout', 'oom')
+           ORDER BY w.place"#,
+        run_ids,
+        case_ids
     )
     .fetch_all(connection)
     .await?;
-    rows.into_iter()
-        .map(|row| {
-            let previous = row.previous.as_deref().map(word).transpose()?;
-            let history = History::new(row.passed_in.is_some(), previous);
-            Ok((row.case_id, Baseline { history, passed_in: row.passed_in }))
-        })
-        .collect()
+    rows.into_iter().map(|row| Ok((row.case_id, row.run_id, word(&row.outcome)?))).collect()
 }

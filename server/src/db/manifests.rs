@@ -1,7 +1,5 @@
 //! The tables `cases` and `manifest_entries`, and the verdict `missing` of every planned case.
 
-use std::collections::HashMap;
-
 use protocol::CaseKey;
 use sqlx::{PgConnection, PgExecutor};
 
@@ -87,22 +85,4 @@ pub async fn store_entries(
     .execute(connection)
     .await?;
     Ok(())
-}
-
-/// Our ids of those of the given cases that are in the run's manifest.
-pub async fn find_planned(
-    connection: &mut PgConnection,
-    run: &LockedRun,
-    keys: &[String],
-) -> sqlx::Result<HashMap<String, i64>> {
-    let rows = sqlx::query!(
-        "SELECT cases.key, cases.id FROM cases
-         JOIN manifest_entries ON manifest_entries.case_id = cases.id
-         WHERE manifest_entries.run_id = $1 AND cases.key = ANY ($2)",
-        run.id,
-        keys
-    )
-    .fetch_all(connection)
-    .await?;
-    Ok(rows.into_iter().map(|row| (row.key, row.id)).collect())
 }

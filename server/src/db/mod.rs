@@ -19,6 +19,7 @@ pub mod audit;
 pub mod baselines;
 pub mod cases;
 pub mod compare;
+mod copy;
 pub mod gates;
 pub mod graphs;
 pub mod inventories;

@@ -1,9 +1,10 @@
 //! The tables `operators` and `operator_cases`: which cases touched which overload.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use sqlx::PgConnection;
 
+use super::copy::Rows;
 use super::runs::LockedRun;
 
 /// How a case touched an overload.
@@ -25,44 +26,99 @@ pub fn operator_of(overload: &str) -> &str {
 }
 
 /// Adds what attempts touched, by overload and case. What is stored only grows: the larger count
-/// and any fallback or blame stay.
+/// and any fallback or blame stay. Cases in `fresh` have no attempt in this run yet, and so nothing
+/// that they touched is there.
 pub async fn store_touches(
     connection: &mut PgConnection,
     run: &LockedRun,
     touches: &BTreeMap<(String, i64), Touch>,
+    fresh: &HashSet<i64>,
 ) -> sqlx::Result<()> {
+    if touches.is_empty() {
+        return Ok(());
+    }
     let mut names: Vec<String> = touches.keys().map(|(overload, _)| overload.clone()).collect();
     names.dedup();
+    let mut ids = find_ids(connection, &names).await?;
+    names.retain(|name| !ids.contains_key(name));
+    if !names.is_empty() {
+        create(connection, &names).await?;
+        ids.extend(find_ids(connection, &names).await?);
+    }
+    let (mut new, mut known) = (Vec::new(), Vec::new());
+    for ((overload, case_id), touch) in touches {
+        let row = (ids[overload], *case_id, *touch);
+        if fresh.contains(case_id) { new.push(row) } else { known.push(row) }
+    }
+    // In the order of the primary key, whose pages are then filled one after the other.
+    new.sort_by_key(|(operator_id, case_id, _)| (*operator_id, *case_id));
+    if !new.is_empty() {
+        let mut rows = Rows::new(6);
+        for (operator_id, case_id, touch) in new {
+            rows.begin()
+                .big(run.id)
+                .big(operator_id)
+                .big(case_id)
+                .maybe_big(touch.calls)
+                .boolean(touch.fell_back)
+                .boolean(touch.blamed);
+        }
+        const COPY: &str = "COPY operator_cases (run_id, operator_id, case_id, calls, fell_back,
+                                blamed)
+                            FROM STDIN (FORMAT binary)";
+        rows.send(connection, COPY).await?;
+    }
+    if known.is_empty() { Ok(()) } else { merge(connection, run, &known).await }
+}
+
+async fn find_ids(
+    connection: &mut PgConnection,
+    names: &[String],
+) -> sqlx::Result<HashMap<String, i64>> {
+    let rows = sqlx::query!("SELECT overload, id FROM operators WHERE overload = ANY ($1)", names)
+        .fetch_all(connection)
+        .await?;
+    Ok(rows.into_iter().map(|row| (row.overload, row.id)).collect())
+}
+
+/// Stores overloads that were not there; they are sorted, so two writers take these rows in the
+/// same order.
+async fn create(connection: &mut PgConnection, names: &[String]) -> sqlx::Result<()> {
     let operators: Vec<String> = names.iter().map(|name| operator_of(name).to_owned()).collect();
-    // The map is sorted, so two writers take these rows in the same order.
     sqlx::query!(
         "INSERT INTO operators (overload, operator)
          SELECT new.* FROM UNNEST($1::text[], $2::text[]) AS new (overload, operator)
-         WHERE NOT EXISTS (SELECT FROM operators o WHERE o.overload = new.overload)
          ORDER BY new.overload
          ON CONFLICT (overload) DO NOTHING",
-        &names,
+        names,
         &operators
     )
-    .execute(&mut *connection)
+    .execute(connection)
     .await?;
-    let overloads: Vec<String> = touches.keys().map(|(overload, _)| overload.clone()).collect();
-    let case_ids: Vec<i64> = touches.keys().map(|(_, case_id)| *case_id).collect();
-    let calls: Vec<Option<i64>> = touches.values().map(|touch| touch.calls).collect();
-    let fell_back: Vec<bool> = touches.values().map(|touch| touch.fell_back).collect();
-    let blamed: Vec<bool> = touches.values().map(|touch| touch.blamed).collect();
+    Ok(())
+}
+
+async fn merge(
+    connection: &mut PgConnection,
+    run: &LockedRun,
+    touches: &[(i64, i64, Touch)],
+) -> sqlx::Result<()> {
+    let operator_ids: Vec<i64> = touches.iter().map(|(operator_id, ..)| *operator_id).collect();
+    let case_ids: Vec<i64> = touches.iter().map(|(_, case_id, _)| *case_id).collect();
+    let calls: Vec<Option<i64>> = touches.iter().map(|(.., touch)| touch.calls).collect();
+    let fell_back: Vec<bool> = touches.iter().map(|(.., touch)| touch.fell_back).collect();
+    let blamed: Vec<bool> = touches.iter().map(|(.., touch)| touch.blamed).collect();
     sqlx::query!(
         "INSERT INTO operator_cases (run_id, operator_id, case_id, calls, fell_back, blamed)
-         SELECT $1, operators.id, new.case_id, new.calls, new.fell_back, new.blamed
-         FROM UNNEST($2::text[], $3::bigint[], $4::bigint[], $5::boolean[], $6::boolean[])
-              AS new (overload, case_id, calls, fell_back, blamed)
-         JOIN operators ON operators.overload = new.overload
+         SELECT $1, new.*
+         FROM UNNEST($2::bigint[], $3::bigint[], $4::bigint[], $5::boolean[], $6::boolean[])
+              AS new (operator_id, case_id, calls, fell_back, blamed)
          ON CONFLICT (run_id, operator_id, case_id) DO UPDATE SET
              calls = GREATEST(operator_cases.calls, EXCLUDED.calls),
              fell_back = operator_cases.fell_back OR EXCLUDED.fell_back,
              blamed = operator_cases.blamed OR EXCLUDED.blamed",
         run.id,
-        &overloads,
+        &operator_ids,
         &case_ids,
         &calls as &[Option<i64>],
         &fell_back,

@@ -121,22 +121,24 @@ pub async fn list_subject_history(
     sqlx::query_as!(
         SubjectHistory,
         r#"
-        WITH counted AS (
-            SELECT v.run_id, v.verdict, v.outcome, count(*) AS cases
-            FROM cases c JOIN case_verdicts v ON v.case_id = c.id
-            WHERE c.subject_base = $1 AND c.suite = ANY ($2)
-            GROUP BY v.run_id, v.verdict, v.outcome
+        WITH own AS (
+            SELECT array_agg(id) AS ids FROM cases WHERE subject_base = $1 AND suite = ANY ($2)
         ), newest AS (
-            SELECT r.id FROM runs r
+            SELECT r.id, r.key, r.started_at, r.versions ->> 'torch_tpu' AS backend_version
+            FROM runs r
             WHERE r.device_profile = $3 AND r.completeness IS DISTINCT FROM 'void'
-              AND NOT r.is_rerun AND r.id IN (SELECT run_id FROM counted)
+              AND NOT r.is_rerun AND r.suites && $2
+              AND EXISTS (SELECT FROM case_verdicts v
+                          WHERE v.run_id = r.id AND v.case_id = ANY ((SELECT ids FROM own)::bigint[]))
             ORDER BY r.started_at DESC, r.id DESC LIMIT $4
         )
-        SELECT r.key AS run_key, r.started_at, r.versions ->> 'torch_tpu' AS backend_version,
-               k.verdict AS "verdict: Word<Verdict>", k.outcome AS "outcome: Word<Outcome>",
-               k.cases AS "cases!"
-        FROM counted k JOIN newest n ON n.id = k.run_id JOIN runs r ON r.id = k.run_id
-        ORDER BY r.started_at DESC, r.id DESC
+        SELECT n.key AS run_key, n.started_at, n.backend_version,
+               v.verdict AS "verdict: Word<Verdict>", v.outcome AS "outcome: Word<Outcome>",
+               count(*) AS "cases!"
+        FROM newest n
+        JOIN case_verdicts v ON v.run_id = n.id AND v.case_id = ANY ((SELECT ids FROM own)::bigint[])
+        GROUP BY n.id, n.key, n.started_at, n.backend_version, v.verdict, v.outcome
+        ORDER BY n.started_at DESC, n.id DESC
         "#,
         subject_base,
         suites,

@@ -37,13 +37,14 @@ pub async fn list_compared(
             SELECT r.id, r.key, r.started_at FROM runs r
             WHERE r.device_profile = $2 AND r.state = 'sealed' AND r.completeness <> 'void'
               AND NOT r.is_rerun
-              AND r.id IN (SELECT run_id FROM case_verdicts WHERE case_id IN (SELECT id FROM own))
+              AND EXISTS (SELECT FROM case_verdicts v
+                          WHERE v.run_id = r.id AND v.case_id = ANY (ARRAY(SELECT id FROM own)))
             ORDER BY r.started_at DESC, r.id DESC LIMIT $3
         )
         SELECT n.key AS run_key, n.started_at, o.dtype AS "dtype!: Word<Dtype>",
                a.evidence::text AS "evidence!"
         FROM newest n
-        JOIN case_verdicts v ON v.run_id = n.id
+        JOIN case_verdicts v ON v.run_id = n.id AND v.case_id = ANY (ARRAY(SELECT id FROM own))
         JOIN own o ON o.id = v.case_id
         JOIN attempts a ON a.run_id = v.run_id AND a.case_id = v.case_id
                        AND a.attempt = v.decisive_attempt

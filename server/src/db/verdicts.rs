@@ -1,5 +1,7 @@
 //! The tables `case_verdicts` and `run_tallies`, which are derived and always change together.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
 use protocol::{Suite, Verdict};
 use sqlx::{PgConnection, PgExecutor};
@@ -66,6 +68,37 @@ pub async fn list_planned(
                 baseline_run_id: row.baseline_run_id,
                 waiver_id: row.waiver_id,
             })
+        })
+        .collect()
+}
+
+/// Those of the given cases that the run has planned, by key.
+pub async fn find_planned(
+    connection: &mut PgConnection,
+    run: &LockedRun,
+    keys: &[String],
+) -> sqlx::Result<HashMap<String, Planned>> {
+    let rows = sqlx::query!(
+        "SELECT v.case_id, c.key, c.suite, v.verdict, v.attempts, v.baseline_run_id, v.waiver_id
+         FROM cases c JOIN case_verdicts v ON v.run_id = $1 AND v.case_id = c.id
+         WHERE c.key = ANY ($2)",
+        run.id,
+        keys
+    )
+    .fetch_all(connection)
+    .await?;
+    rows.into_iter()
+        .map(|row| {
+            let planned = Planned {
+                case_id: row.case_id,
+                key: row.key,
+                suite: word(&row.suite)?,
+                verdict: word(&row.verdict)?,
+                attempts: row.attempts,
+                baseline_run_id: row.baseline_run_id,
+                waiver_id: row.waiver_id,
+            };
+            Ok((planned.key.clone(), planned))
         })
         .collect()
 }

@@ -29,23 +29,24 @@ pub async fn judge_cases(
     case_ids: Option<&[i64]>,
     now: DateTime<Utc>,
 ) -> Result<()> {
-    let attempts = attempts::list_summaries(connection, run, case_ids).await?;
-    judge_attempts(connection, run, case_ids, attempts, now).await
-}
-
-/// The same when the attempts are known already; they must be all that there are at those cases.
-pub(super) async fn judge_attempts(
-    connection: &mut PgConnection,
-    run: &LockedRun,
-    case_ids: Option<&[i64]>,
-    attempts: Vec<Summary>,
-    now: DateTime<Utc>,
-) -> Result<()> {
     if run.evidence_dropped {
         // What is left of it would say something else.
         return Ok(());
     }
+    let attempts = attempts::list_summaries(connection, run, case_ids).await?;
     let planned = verdicts::list_planned(connection, run, case_ids).await?;
+    judge_attempts(connection, run, &planned, attempts, now).await
+}
+
+/// The same when cases and attempts are known already; they must be all that there are at those
+/// cases.
+pub(super) async fn judge_attempts(
+    connection: &mut PgConnection,
+    run: &LockedRun,
+    planned: &[Planned],
+    attempts: Vec<Summary>,
+    now: DateTime<Utc>,
+) -> Result<()> {
     let mut by_case: HashMap<i64, Vec<Summary>> = HashMap::new();
     for summary in attempts {
         by_case.entry(summary.case_id).or_default().push(summary);
@@ -56,7 +57,7 @@ pub(super) async fn judge_attempts(
 
     let mut judged = Vec::with_capacity(attempted.len());
     let mut moves: BTreeMap<(Suite, Verdict), i64> = BTreeMap::new();
-    for case in &planned {
+    for case in planned {
         // A case without an attempt is `missing` from the moment it is planned.
         let Some(attempts) = by_case.get(&case.case_id) else { continue };
         let baseline = baselines.get(&case.case_id).copied();

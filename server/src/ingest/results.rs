@@ -11,8 +11,9 @@ use super::{judgement, sources, storable};
 use crate::app::AppState;
 use crate::db::attempts::{self, NewAttempt, Summary};
 use crate::db::operators::{self, Touch};
+use crate::db::rejudge;
 use crate::db::runs::{self, LockedRun};
-use crate::db::{manifests, rejudge, verdicts};
+use crate::db::verdicts::{self, Planned};
 use crate::error::{Error, Result};
 use crate::judge::completeness::RunState;
 use crate::judge::signature::Signature;
@@ -47,11 +48,17 @@ pub async fn post_results(
             "send the manifest before the first result",
         ));
     }
-    let case_ids = find_planned(&mut transaction, &run, &batch).await?;
+    let planned = find_planned(&mut transaction, &run, &batch).await?;
     let source = sources::find_or_create(&mut transaction, &run, source.as_ref()).await?;
-    let ids: Vec<i64> = case_ids.values().copied().collect();
-    let mut known = attempts::list_summaries(&mut transaction, &run, Some(&ids)).await?;
-    let new = find_new(&batch, &case_ids, &known, source)?;
+    // Mostly none has an attempt yet, which its verdict knows.
+    let (fresh, attempted): (Vec<&Planned>, Vec<&Planned>) =
+        planned.values().partition(|case| case.attempts == 0);
+    let mut known = Vec::new();
+    if !attempted.is_empty() {
+        let ids: Vec<i64> = attempted.iter().map(|case| case.case_id).collect();
+        known = attempts::list_summaries(&mut transaction, &run, Some(&ids)).await?;
+    }
+    let new = find_new(&batch, &planned, &known, source)?;
     let replayed = (batch.len() - new.len()) as u64;
     let response = post_results::Response { stored: new.len() as u64, replayed };
     if new.is_empty() {
@@ -64,13 +71,17 @@ pub async fn post_results(
     attempts::store_signatures(&mut transaction, &signatures).await?;
     let now = state.clock.now();
     attempts::store(&mut transaction, &run, source, &new, now).await?;
-    let touches = find_touches(&batch, &case_ids, &new);
-    operators::store_touches(&mut transaction, &run, &touches).await?;
-    let touched: BTreeSet<i64> = new.iter().map(|row| row.case_id).collect();
-    let touched: Vec<i64> = touched.into_iter().collect();
-    known.retain(|summary| touched.binary_search(&summary.case_id).is_ok());
+    let touches = find_touches(&batch, &planned, &new);
+    let fresh: HashSet<i64> = fresh.iter().map(|case| case.case_id).collect();
+    operators::store_touches(&mut transaction, &run, &touches, &fresh).await?;
+    let touched: HashSet<i64> = new.iter().map(|row| row.case_id).collect();
+    known.retain(|summary| touched.contains(&summary.case_id));
     known.extend(new.iter().map(|row| Summary::of_new(row, source)));
-    judgement::judge_attempts(&mut transaction, &run, Some(&touched), known, now).await?;
+    let mut planned: Vec<Planned> = planned.into_values().collect();
+    planned.retain(|case| touched.contains(&case.case_id));
+    // In one order, so that two writers of different runs take index pages alike.
+    planned.sort_by_key(|case| case.case_id);
+    judgement::judge_attempts(&mut transaction, &run, &planned, known, now).await?;
     let count = i64::try_from(new.len()).unwrap_or(i64::MAX);
     runs::note_attempts(&mut transaction, &run, count, now).await?;
     crate::db::sources::note_received(&mut transaction, &run, source, count).await?;
@@ -84,9 +95,11 @@ pub async fn post_results(
     Ok(response)
 }
 
-/// An attempt with the hash of its body.
+/// An attempt with the hash of its body, and its evidence as it is stored: made before the run is
+/// locked, since others wait for that.
 struct Checked {
     attempt: Attempt,
+    evidence: String,
     body_sha256: Vec<u8>,
 }
 
@@ -111,7 +124,8 @@ fn check(request: post_results::Request) -> Result<Batch> {
         {
             return Err(clash(&key.0, key.1));
         }
-        batch.insert(key, Checked { attempt, body_sha256 });
+        let evidence = serde_json::to_string(&attempt.evidence).map_err(anyhow::Error::from)?;
+        batch.insert(key, Checked { attempt, evidence, body_sha256 });
     }
     Ok(batch)
 }
@@ -158,15 +172,15 @@ fn check_attempt(number: usize, attempt: &Attempt) -> Result<()> {
     Ok(())
 }
 
-/// Our ids of the batch's cases, every one of which must have been planned.
+/// The batch's cases by key, every one of which must have been planned.
 async fn find_planned(
     connection: &mut PgConnection,
     run: &LockedRun,
     batch: &Batch,
-) -> Result<HashMap<String, i64>> {
+) -> Result<HashMap<String, Planned>> {
     let mut keys: Vec<String> = batch.keys().map(|(case, _)| case.clone()).collect();
     keys.dedup();
-    let planned = manifests::find_planned(connection, run, &keys).await?;
+    let planned = verdicts::find_planned(connection, run, &keys).await?;
     let strangers: Vec<&String> = keys.iter().filter(|key| !planned.contains_key(*key)).collect();
     if let Some(first) = strangers.first() {
         return Err(Error::bad_request(
@@ -186,7 +200,7 @@ async fn find_planned(
 /// have the same body; what another source calls by the same number is another attempt.
 fn find_new(
     batch: &Batch,
-    case_ids: &HashMap<String, i64>,
+    planned: &HashMap<String, Planned>,
     known: &[Summary],
     source: i16,
 ) -> Result<Vec<NewAttempt>> {
@@ -197,7 +211,7 @@ fn find_new(
     let mut taken: HashMap<i64, BTreeSet<i32>> = HashMap::new();
     let mut new = Vec::with_capacity(batch.len());
     for ((case, number), checked) in batch {
-        let case_id = case_ids[case];
+        let case_id = planned[case].case_id;
         let source_attempt = i32::try_from(*number).map_err(anyhow::Error::from)?;
         let known = by_case.get(&case_id).map_or(&[][..], Vec::as_slice);
         let is_same = |summary: &&&Summary| {
@@ -234,7 +248,7 @@ fn make_row(
     number: i32,
     source_attempt: i32,
 ) -> Result<NewAttempt> {
-    let Checked { attempt, body_sha256 } = checked;
+    let Checked { attempt, evidence, body_sha256 } = checked;
     let message = shorten(&storable(&attempt.message), MAX_MESSAGE_BYTES);
     let error_class = storable(&attempt.error_class);
     let operator = blamed(attempt).map(str::to_owned);
@@ -251,7 +265,7 @@ fn make_row(
         operator,
         started_at: attempt.started_at,
         seconds: attempt.seconds,
-        evidence: serde_json::to_string(&attempt.evidence).map_err(anyhow::Error::from)?,
+        evidence: evidence.clone(),
         body_sha256: body_sha256.clone(),
         signature,
     })
@@ -278,7 +292,7 @@ pub(super) fn shorten(text: &str, longest: usize) -> String {
 /// Which overloads the newly stored attempts touched.
 fn find_touches(
     batch: &Batch,
-    case_ids: &HashMap<String, i64>,
+    planned: &HashMap<String, Planned>,
     new: &[NewAttempt],
 ) -> BTreeMap<(String, i64), Touch> {
     let stored: HashSet<(i64, i32)> =
@@ -286,7 +300,7 @@ fn find_touches(
     let mut touches: BTreeMap<(String, i64), Touch> = BTreeMap::new();
     for checked in batch.values() {
         let attempt = &checked.attempt;
-        let case_id = case_ids[attempt.case.as_str()];
+        let case_id = planned[attempt.case.as_str()].case_id;
         if !i32::try_from(attempt.attempt).is_ok_and(|n| stored.contains(&(case_id, n))) {
             continue;
         }

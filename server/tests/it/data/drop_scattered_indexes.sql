@@ -1,0 +1,1 @@
+UPDATE operator_cases SET fell_back = true;
