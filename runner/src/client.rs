@@ -174,6 +174,29 @@ impl Client {
         self.send(Method::POST, &format!("/api/v1/runs/{run}/results"), batch).await
     }
 
+    /// Sends a file that attempts left, under the hash of what it holds.
+    pub async fn put_artifact(&self, sha256: &str, contents: Vec<u8>) -> Result<(), SendError> {
+        let request = self
+            .http
+            .put(format!("{}/api/v1/artifacts/{sha256}", self.base))
+            .header(header::CONTENT_TYPE, "application/octet-stream")
+            .body(contents);
+        let answer = self.authorised(request).send().await.map_err(|error| transient(&error))?;
+        if answer.status().is_success() { Ok(()) } else { Err(refusal(answer).await) }
+    }
+
+    /// Names files of attempts.
+    pub async fn link_artifacts<L: Serialize + Sync>(
+        &self,
+        run: &RunKey,
+        journal: &str,
+        links: &[L],
+    ) -> Result<(), SendError> {
+        let body = serde_json::json!({ "journal": journal, "artifacts": links });
+        let path = format!("/api/v1/runs/{run}/artifacts");
+        self.request(Method::POST, &path, &body).await.map(drop)
+    }
+
     /// Says that there is nothing more to send.
     pub async fn seal_run(
         &self,
@@ -260,6 +283,16 @@ impl Client {
         path: &str,
         body: &Q,
     ) -> Result<A, SendError> {
+        read(self.request(method, path, body).await?).await
+    }
+
+    /// The answer to a body, when it is a success.
+    async fn request<Q: Serialize + Sync>(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Q,
+    ) -> Result<reqwest::Response, SendError> {
         let json = serde_json::to_vec(body).expect("our messages have text keys only");
         let mut encoder = async_compression::tokio::bufread::ZstdEncoder::new(json.as_slice());
         let mut body = Vec::new();
@@ -270,7 +303,8 @@ impl Client {
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::CONTENT_ENCODING, "zstd")
             .body(body);
-        read(self.authorised(request).send().await.map_err(|error| transient(&error))?).await
+        let answer = self.authorised(request).send().await.map_err(|error| transient(&error))?;
+        if answer.status().is_success() { Ok(answer) } else { Err(refusal(answer).await) }
     }
 
     fn authorised(&self, request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {

@@ -1,7 +1,10 @@
 //! Delivers a run to a server from its journal, while the run goes on or any time later.
 //!
 //! The journal is the spool: what was acknowledged is a place in it, kept in `upload.json`. Sending
-//! a record twice changes nothing, so the place may lag behind and never lies ahead.
+//! a record twice changes nothing, so the place may lag behind and never lies ahead. The files of
+//! failing attempts follow the results, with a place of their own.
+
+mod files;
 
 use std::fs::File;
 use std::time::Duration;
@@ -19,6 +22,7 @@ use crate::dispatch::Request;
 use crate::event::Event;
 use crate::journal::{Reader, Record};
 use crate::run_dir::RunDir;
+use files::Files;
 
 /// How often the journal is looked at while the run goes on.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(300);
@@ -41,6 +45,9 @@ pub struct Progress {
     pub acknowledged_bytes: u64,
     /// Attempts acknowledged.
     pub attempts: u64,
+    /// End of the last record in the journal whose files were sent.
+    #[serde(default)]
+    pub files_bytes: u64,
     /// Whether it was told that nothing more comes.
     pub sealed: bool,
 }
@@ -62,6 +69,7 @@ pub struct Delivery {
     run: create_run::Request,
     source: Source,
     progress: Progress,
+    files: Files,
     notices: Option<mpsc::Sender<Request>>,
 }
 
@@ -94,13 +102,20 @@ impl Delivery {
             shards: shard.map_or(1, |shard| shard.total),
         };
         let run = run_dir.run()?;
-        Ok(Self { client, run, source, run_dir: run_dir.clone(), progress, notices })
+        let (run_dir, files) = (run_dir.clone(), Files::default());
+        Ok(Self { client, run, source, run_dir, progress, files, notices })
     }
 
     /// How far it is.
     #[must_use]
     pub const fn progress(&self) -> &Progress {
         &self.progress
+    }
+
+    /// What a person should hear of files that the server does not have.
+    #[must_use]
+    pub fn files_not_sent(&self) -> Option<String> {
+        self.files.tell(self.run_dir.path())
     }
 
     /// Announces the run and its plan; one try, so that a wrong address or token is known before
@@ -139,7 +154,12 @@ impl Delivery {
                     }
                     tries = 0;
                 }
-                Ok(false) if ended => return self.seal().await,
+                Ok(false) if ended => {
+                    if let Some(text) = self.files_not_sent() {
+                        self.notice(&text).await;
+                    }
+                    return self.seal().await;
+                }
                 Ok(false) => {
                     let _ = tokio::time::timeout(FOLLOW_INTERVAL, state.changed()).await;
                 }
@@ -166,13 +186,13 @@ impl Delivery {
         }
     }
 
-    /// Sends one batch. False when there is nothing to send at present.
+    /// Sends one batch, or the files of one. False when there is nothing to send at present.
     async fn send_next(&mut self) -> Result<bool, SendError> {
         self.announce().await?;
-        let (results, offset) = self.next_batch()?;
+        let (results, offset) = self.next_batch(self.progress.acknowledged_bytes, u64::MAX)?;
         if results.is_empty() {
             self.progress.acknowledged_bytes = offset;
-            return Ok(false);
+            return self.send_files().await;
         }
         let count = results.len() as u64;
         let batch = post_results::Request { source: Some(self.source.clone()), results };
@@ -183,13 +203,28 @@ impl Delivery {
         Ok(true)
     }
 
-    fn next_batch(&self) -> Result<(Vec<Attempt>, u64), SendError> {
+    /// Sends the files of attempts that the server has.
+    async fn send_files(&mut self) -> Result<bool, SendError> {
+        let place = self.progress.files_bytes;
+        if place >= self.progress.acknowledged_bytes {
+            return Ok(false);
+        }
+        let (attempts, offset) = self.next_batch(place, self.progress.acknowledged_bytes)?;
+        let (run, journal) = (&self.run.run_key, &self.source.journal);
+        self.files.send(&self.client, &self.run_dir, run, journal, &attempts).await?;
+        self.progress.files_bytes = offset;
+        self.keep_progress()?;
+        Ok(!attempts.is_empty())
+    }
+
+    /// Attempts in the journal between two places, as many as fit one batch, and where they end.
+    fn next_batch(&self, place: u64, end: u64) -> Result<(Vec<Attempt>, u64), SendError> {
         let path = self.run_dir.journal();
         let file = File::open(&path).map_err(|error| local(Error::file("read", &path)(error)))?;
-        let mut reader = Reader::new(file, self.progress.acknowledged_bytes);
+        let mut reader = Reader::new(file, place);
         let mut results = Vec::new();
         let (mut offset, mut bytes) = (reader.offset, 0);
-        while results.len() < MAX_BATCH_RESULTS {
+        while results.len() < MAX_BATCH_RESULTS && offset < end {
             let record = reader.next_record();
             let record = record.map_err(|error| local(Error::file("read", &path)(error)))?;
             let Some(record) = record else { break };
@@ -226,6 +261,7 @@ impl Delivery {
                 Err(SendError::Refused { status: 409, .. }) if tries == 0 => {
                     self.progress.acknowledged_bytes = 0;
                     self.progress.attempts = 0;
+                    self.progress.files_bytes = 0;
                     while self.send_next().await? {}
                 }
                 Err(SendError::Transient { retry_after, .. }) if tries < 4 => {

@@ -67,5 +67,8 @@ async fn push(run: &RunDir, args: &PushArgs) -> Result<String, Error> {
     let mut delivery = Delivery::open(run, client, None)?;
     let (_going, state) = watch::channel(RunState::Ended);
     delivery.deliver(state).await.map_err(|error| error.into_error(&url))?;
+    if let Some(text) = delivery.files_not_sent().filter(|_| !args.json) {
+        say(&text);
+    }
     Ok(format!("{}{}", url.trim_end_matches('/'), delivery.progress().page))
 }

@@ -7,6 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 use protocol::ingest_api::{Attempt, create_run, post_results, put_manifest, seal_run};
+use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncReadExt as _;
 
 use crate::harness::World;
@@ -228,4 +229,59 @@ fn the_gates_answer_is_an_exit_code() {
     }
     let ended = World::new().run(&["gate", "demo", "--server", "http://127.0.0.1:9"]);
     assert_eq!(ended.code, 3, "{}", ended.stderr);
+}
+
+#[test]
+fn files_of_what_did_not_pass_follow_the_results_once_each() {
+    let world = World::new();
+    let mut refusals = 1;
+    let server = Server::start(move |seen| {
+        if seen.line.starts_with("PUT /api/v1/artifacts") && refusals > 0 {
+            refusals -= 1;
+            return (429, "retry-after: 0\r\n", String::new());
+        }
+        good(seen)
+    });
+    let ended = world.execute(&["pass", "mismatch"], &["--push", &server.address]);
+    assert_eq!(ended.code, 1, "{}", ended.stderr);
+    let named = server.seen("POST /api/v1/runs/r/artifacts");
+    let body: serde_json::Value = serde_json::from_slice(&named[0].body).unwrap();
+    let results: post_results::Request =
+        serde_json::from_slice(&server.seen("/results")[0].body).unwrap();
+    assert_eq!(body["journal"], results.source.unwrap().journal.as_str());
+    let links = body["artifacts"].as_array().unwrap();
+    let text = |link: &serde_json::Value, field: &str| link[field].as_str().unwrap().to_owned();
+    assert!(links.iter().all(|link| text(link, "case").contains("mismatch")), "{body}");
+    let mut names: Vec<String> = links.iter().map(|link| text(link, "name")).collect();
+    names.sort();
+    names.dedup();
+    for name in ["actual.safetensors", "expected.safetensors", "repro.py"] {
+        assert!(names.iter().any(|known| known == name), "{names:?}");
+    }
+    // Every name stands for bytes that were sent under their own hash.
+    for link in links {
+        let path = format!("PUT /api/v1/artifacts/{} ", text(link, "sha256"));
+        let sent = server.seen(&path);
+        assert_eq!(hex::encode(Sha256::digest(&sent[0].body)), text(link, "sha256"));
+        assert!(sent.len() <= 2, "once, and once more after the refusal");
+    }
+    let lines: Vec<String> = server.seen("").into_iter().map(|seen| seen.line).collect();
+    assert!(lines.last().unwrap().contains("/seal"), "{lines:?}");
+    // Elsewhere later: all of it again, and nothing twice to the same server.
+    let before = server.seen("artifacts").len();
+    assert_eq!(world.run(&["push", "r"]).code, 0);
+    assert_eq!(server.seen("artifacts").len(), before);
+}
+
+#[test]
+fn a_server_that_takes_no_files_gets_the_results_all_the_same() {
+    let world = World::new();
+    let server = Server::start(|seen| {
+        if seen.line.contains("artifacts") { (404, "", String::new()) } else { good(seen) }
+    });
+    let ended = world.execute(&["mismatch"], &["--push", &server.address]);
+    assert_eq!(ended.code, 1, "{}", ended.stderr);
+    assert!(ended.stderr.contains("the server takes no files of attempts"), "{}", ended.stderr);
+    assert_eq!(server.seen("artifacts").len(), 1, "a refusal is final");
+    assert_eq!(server.seen("/seal").len(), 1);
 }
