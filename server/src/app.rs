@@ -1,5 +1,6 @@
 //! The state that handlers share, the router, its layers, and serving until told to stop.
 
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,8 @@ use tower_http::compression::CompressionLayer;
 use tower_http::decompression::RequestDecompressionLayer;
 use tower_http::limit::RequestBodyLimitLayer;
 use tower_http::timeout::TimeoutLayer;
-use tracing::Instrument as _;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::api::metrics::Metrics;
@@ -26,7 +28,8 @@ use crate::db::Db;
 use crate::error::{self, Error};
 use crate::gates::Gates;
 use crate::popularity::Popularity;
-use crate::rate::TokenRate;
+use crate::rate::{TokenRate, UnknownRate};
+use crate::traces;
 use crate::webhooks::Webhooks;
 
 /// Longest time for one request.
@@ -53,6 +56,8 @@ pub struct AppState {
     pub metrics: Arc<Metrics>,
     /// How much each token may still do.
     pub rate: Arc<TokenRate>,
+    /// How many unknown tokens each address may still try.
+    pub unknown_rate: Arc<UnknownRate>,
     /// Room for pages that are told while a run goes on.
     pub watchers: Arc<Semaphore>,
     /// Ends what would otherwise keep a connection open.
@@ -70,6 +75,10 @@ pub struct Settings {
     pub ingest_limit: usize,
     /// Requests that one token may make in a minute.
     pub token_requests_per_minute: NonZeroU32,
+    /// Unknown tokens that one address may try in a minute.
+    pub unknown_tokens_per_minute: NonZeroU32,
+    /// Header in which the proxy in front says who asks.
+    pub client_address_header: Option<HeaderName>,
 }
 
 impl AppState {
@@ -78,6 +87,10 @@ impl AppState {
     pub fn new(db: Db, clock: Clock, gates: Gates, settings: Settings) -> Self {
         let ingest_room = Arc::new(Semaphore::new(settings.ingest_limit));
         let rate = Arc::new(TokenRate::new(settings.token_requests_per_minute));
+        let unknown_rate = Arc::new(UnknownRate::new(
+            settings.unknown_tokens_per_minute,
+            settings.client_address_header.clone(),
+        ));
         Self {
             db,
             clock,
@@ -88,6 +101,7 @@ impl AppState {
             popularity: Arc::default(),
             metrics: Arc::default(),
             rate,
+            unknown_rate,
             watchers: Arc::new(Semaphore::new(crate::pages::run_events::MOST_WATCHERS)),
             stopping: CancellationToken::new(),
         }
@@ -157,12 +171,17 @@ async fn observe(State(metrics): State<Arc<Metrics>>, request: Request, next: Ne
         .extensions()
         .get::<MatchedPath>()
         .map_or_else(|| "none".to_owned(), |matched| matched.as_str().to_owned());
-    let span = tracing::info_span!("request", id = %request_id, %method, path = %path);
+    let span = tracing::info_span!(
+        "request", id = %request_id, %method, path = %path,
+        otel.name = Empty, otel.kind = Empty, otel.status_code = Empty
+    );
+    traces::describe(&span, method.as_str(), &route);
     let started = std::time::Instant::now();
     let mut response = async {
         let response = error::show(&path, &request_id, next.run(request).await);
         let (status, elapsed) = (response.status().as_u16(), started.elapsed());
         metrics.note_request(method.as_str(), &route, status, elapsed.as_secs_f64());
+        traces::note_status(&Span::current(), status);
         tracing::info!(status, milliseconds = elapsed.as_millis(), route, "answered");
         response
     }
@@ -237,6 +256,7 @@ pub async fn serve(
 ) -> anyhow::Result<()> {
     let app = router(AppState { stopping: stop.clone(), ..state });
     let graceful = stop.clone();
+    let app = app.into_make_service_with_connect_info::<SocketAddr>();
     let server = axum::serve(listener, app)
         .with_graceful_shutdown(async move { graceful.cancelled().await });
     let deadline = async {

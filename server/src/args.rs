@@ -102,6 +102,19 @@ pub struct ServeArgs {
         value_name = "N"
     )]
     pub token_requests_per_minute: std::num::NonZeroU32,
+    /// Unknown tokens that one address may try in a minute, at the API and to sign in; more are
+    /// answered 429 with `Retry-After`. Known tokens from the same address are not held up.
+    #[arg(
+        long,
+        env = "CONFORMANCE_UNKNOWN_TOKENS_PER_MINUTE",
+        default_value = "30",
+        value_name = "N"
+    )]
+    pub unknown_tokens_per_minute: std::num::NonZeroU32,
+    /// Header in which the proxy in front says who asks, for example `x-forwarded-for`; its last
+    /// address counts. Without it, whoever connects.
+    #[arg(long, env = "CONFORMANCE_CLIENT_ADDRESS_HEADER", value_name = "NAME")]
+    pub client_address_header: Option<axum::http::HeaderName>,
     /// File of webhooks (TOML): who is told when a run is sealed, something got worse, or a gate's
     /// answer changed. See docs/operating.md.
     #[arg(long, env = "CONFORMANCE_WEBHOOKS", value_name = "FILE")]
@@ -116,6 +129,19 @@ pub struct ServeArgs {
     /// How log lines are written.
     #[arg(long, env = "CONFORMANCE_LOG_FORMAT", default_value = "text")]
     pub log_format: LogFormat,
+    /// OpenTelemetry collector (OTLP over HTTP) that is sent a span of every request, for example
+    /// `http://127.0.0.1:4318`; none when absent.
+    #[arg(long, env = "CONFORMANCE_OTLP_ENDPOINT", value_name = "URL", value_parser = read_http_url)]
+    pub otlp_endpoint: Option<reqwest::Url>,
+}
+
+fn read_http_url(text: &str) -> Result<reqwest::Url, String> {
+    let url: reqwest::Url = text.parse().map_err(|error| format!("{error}"))?;
+    if matches!(url.scheme(), "http" | "https") {
+        Ok(url)
+    } else {
+        Err("it begins neither with `http://` nor with `https://`".to_owned())
+    }
 }
 
 /// Who may read.

@@ -79,6 +79,12 @@ pub enum Error {
         /// When to come back.
         retry_after_secs: u64,
     },
+    /// One address tries too many tokens that nobody has; a known token is not held up.
+    #[error("too many unknown tokens come from this address")]
+    TooManyUnknown {
+        /// When to come back.
+        retry_after_secs: u64,
+    },
     /// The database cannot be reached.
     #[error("the database cannot be reached")]
     Unavailable(#[source] sqlx::Error),
@@ -113,7 +119,9 @@ impl Error {
             Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
             Self::Forbidden { .. } | Self::ForeignForm => StatusCode::FORBIDDEN,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Busy { .. } | Self::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::Busy { .. } | Self::TooMany { .. } | Self::TooManyUnknown { .. } => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -141,6 +149,9 @@ impl Error {
             Self::Busy { .. } | Self::TooMany { .. } => {
                 "send it again after the time in `Retry-After`".to_owned()
             }
+            Self::TooManyUnknown { .. } => "this token is unknown or revoked too; look it up, and \
+                                            come back after the time in `Retry-After`"
+                .to_owned(),
             Self::Unavailable(_) => "send it again; nothing of it was stored".to_owned(),
             Self::Internal(_) => {
                 "tell the operator of this server the request id; the log has the cause".to_owned()
@@ -150,9 +161,9 @@ impl Error {
 
     const fn retry_after_secs(&self) -> Option<u64> {
         match self {
-            Self::Busy { retry_after_secs, .. } | Self::TooMany { retry_after_secs, .. } => {
-                Some(*retry_after_secs)
-            }
+            Self::Busy { retry_after_secs, .. }
+            | Self::TooMany { retry_after_secs, .. }
+            | Self::TooManyUnknown { retry_after_secs } => Some(*retry_after_secs),
             Self::Unavailable(_) => Some(5),
             Self::NoSuch { .. }
             | Self::BadRequest { .. }

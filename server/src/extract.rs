@@ -175,7 +175,7 @@ pub(crate) async fn find_caller(parts: &Parts, state: &AppState) -> Result<Calle
     let db = Db::from_ref(state);
     let caller = crate::db::tokens::find_by_secret(db.pool(), secret)
         .await?
-        .ok_or(Error::Unauthorized("the token is unknown or revoked"))?;
+        .ok_or_else(|| state.unknown_rate.refuse(parts))?;
     state.rate.take(caller.token_id, &caller.name)?;
     Ok(caller)
 }

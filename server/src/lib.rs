@@ -4,7 +4,7 @@
 //! state handlers share; `error` one error with two faces; `extract` what a handler may take;
 //! `api` JSON endpoints; `pages` HTML, with `charts` and `filters`; `judge` pure judgement, no SQL
 //! and no async; `junit` reads somebody else's reports; `ingest` what runners send, stored and judged; `db` all SQL;
-//! `tasks` periodic jobs; `rate` how much each token may do; `session` people who signed in; `retention` what is deleted;
+//! `tasks` periodic jobs; `telemetry` log lines and `traces` spans for a collector; `rate` how much each token may do; `session` people who signed in; `retention` what is deleted;
 //! `queries` the query grammar over stored cases; `popularity` what model lists say of models;
 //! `transfer` runs as files; `webhooks` who is told what happened; `embedded` the private database used when no `DATABASE_URL` is set.
 //!
@@ -34,6 +34,7 @@ pub mod session;
 pub mod settings;
 pub mod tasks;
 pub mod telemetry;
+pub mod traces;
 pub mod transfer;
 pub mod trouble;
 pub mod webhooks;

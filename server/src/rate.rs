@@ -1,12 +1,18 @@
-//! How many requests each token may make: a bucket that refills steadily, and 429 with the time to
-//! come back when it is empty.
+//! How many requests each token may make, and how many unknown tokens each address may try: buckets
+//! that refill steadily, and 429 with the time to come back when one is empty.
 
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
 
+use axum::extract::ConnectInfo;
+use axum::http::{HeaderName, request};
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 
 use crate::error::Error;
+
+/// Addresses remembered before those are forgotten whose buckets are full again.
+const MANY_ADDRESSES: usize = 10_000;
 
 /// One bucket per token.
 pub struct TokenRate {
@@ -34,5 +40,100 @@ impl TokenRate {
             let wait = until.wait_time_from(self.clock.now());
             Error::TooMany { token: name.to_owned(), retry_after_secs: wait.as_secs() + 1 }
         })
+    }
+}
+
+/// One bucket per address that sends tokens which nobody has. Only those take from it: whoever
+/// shares the address and has a token that is known is not held up.
+pub struct UnknownRate {
+    limiter: DefaultKeyedRateLimiter<IpAddr>,
+    clock: DefaultClock,
+    /// Header in which a proxy says who asks.
+    header: Option<HeaderName>,
+}
+
+impl std::fmt::Debug for UnknownRate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UnknownRate").field("header", &self.header).finish_non_exhaustive()
+    }
+}
+
+impl UnknownRate {
+    /// Every address may try so many in a minute, all at once or spread.
+    #[must_use]
+    pub fn new(per_minute: NonZeroU32, header: Option<HeaderName>) -> Self {
+        let limiter = RateLimiter::keyed(Quota::per_minute(per_minute));
+        Self { limiter, clock: DefaultClock::default(), header }
+    }
+
+    /// What to answer to an unknown token: 401, or 429 when its address has tried too many.
+    #[must_use]
+    pub fn refuse(&self, parts: &request::Parts) -> Error {
+        if self.limiter.len() > MANY_ADDRESSES {
+            self.limiter.retain_recent();
+        }
+        match self.limiter.check_key(&self.address(parts)) {
+            Ok(()) => Error::Unauthorized("the token is unknown or revoked"),
+            Err(until) => {
+                let wait = until.wait_time_from(self.clock.now());
+                Error::TooManyUnknown { retry_after_secs: wait.as_secs() + 1 }
+            }
+        }
+    }
+
+    fn address(&self, parts: &request::Parts) -> IpAddr {
+        // The proxy adds what it has seen at the end; what stands before it is the sender's word.
+        let told = self.header.as_ref().and_then(|name| {
+            let last = parts.headers.get_all(name).iter().next_back()?;
+            last.to_str().ok()?.rsplit(',').next()?.trim().parse().ok()
+        });
+        let connected = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+        let address = told.or_else(|| connected.map(|ConnectInfo(address)| address.ip()));
+        network_of(address.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED)))
+    }
+}
+
+/// One host has a whole /64 of version 6, so that is what counts as an address.
+fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(connected: &str, told: &[&str], header: Option<&'static str>) -> String {
+        let mut builder = axum::http::Request::builder();
+        for value in told {
+            builder = builder.header("x-forwarded-for", *value);
+        }
+        let (mut parts, ()) = builder.body(()).unwrap().into_parts();
+        let connected = SocketAddr::new(connected.parse().unwrap(), 5);
+        parts.extensions.insert(ConnectInfo(connected));
+        let one = NonZeroU32::new(1).unwrap();
+        UnknownRate::new(one, header.map(HeaderName::from_static)).address(&parts).to_string()
+    }
+
+    #[test]
+    fn the_last_address_counts_that_a_trusted_proxy_tells() {
+        const HEADER: Option<&str> = Some("x-forwarded-for");
+        for (connected, told, header, found) in [
+            ("192.0.2.1", &[][..], None, "192.0.2.1"),
+            ("192.0.2.1", &["198.51.100.7"][..], None, "192.0.2.1"),
+            ("192.0.2.1", &["198.51.100.7"][..], HEADER, "198.51.100.7"),
+            ("192.0.2.1", &["1.1.1.1, 198.51.100.7"][..], HEADER, "198.51.100.7"),
+            ("192.0.2.1", &["1.1.1.1", "198.51.100.7"][..], HEADER, "198.51.100.7"),
+            ("192.0.2.1", &["unknown"][..], HEADER, "192.0.2.1"),
+            ("::ffff:192.0.2.1", &[][..], None, "192.0.2.1"),
+            ("2001:db8:1:2:3:4:5:6", &[][..], None, "2001:db8:1:2::"),
+        ] {
+            assert_eq!(from(connected, told, header), found, "{connected} {told:?}");
+        }
     }
 }

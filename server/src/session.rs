@@ -47,11 +47,11 @@ impl Session {
         Ok(Some(Self { caller, csrf, expires_at, secret: secret.to_owned() }))
     }
 
-    /// Signs somebody in; answers the cookie to set.
-    pub async fn begin(state: &AppState, token: &str) -> Result<HeaderValue> {
+    /// Signs somebody in who sent this token with that request; answers the cookie to set.
+    pub async fn begin(state: &AppState, token: &str, from: &Parts) -> Result<HeaderValue> {
         let caller = tokens::find_by_secret(state.db.pool(), token.trim())
             .await?
-            .ok_or(Error::Unauthorized("the token is unknown or revoked"))?;
+            .ok_or_else(|| state.unknown_rate.refuse(from))?;
         state.rate.take(caller.token_id, &caller.name)?;
         if !caller.may(Scope::Triage) {
             return Err(Error::Forbidden { token: caller.name, scope: Scope::Triage.as_str() });
@@ -156,16 +156,19 @@ impl Fields {
     }
 }
 
-/// A form of nobody in particular: only the one that signs in.
+/// A form of nobody in particular: only the one that signs in. With the rest of the request, which
+/// says where it comes from.
 #[derive(Debug)]
-pub struct Form(pub Fields);
+pub struct Form(pub Fields, pub Parts);
 
 impl FromRequest<AppState> for Form {
     type Rejection = Error;
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self> {
         refuse_foreign(request.headers(), state)?;
-        read_fields(request).await.map(Self)
+        let (parts, body) = request.into_parts();
+        let copy = Request::from_parts(parts.clone(), body);
+        Ok(Self(read_fields(copy).await?, parts))
     }
 }
 

@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use protocol::ingest_api::{
     Attempt, MAX_BATCH_RESULTS, Source, create_run, post_results, put_manifest, seal_run,
 };
+use protocol::inventory::Inventory;
 use protocol::{CaseKey, RunKey};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -17,7 +18,7 @@ use crate::args::Reads;
 use crate::clock::Clock;
 use crate::db::runs::{self, Run, RunFilter};
 use crate::db::tokens::{self, Caller, Scope};
-use crate::db::{Db, sources, transfer};
+use crate::db::{Db, inventories, sources, transfer};
 use crate::error::Error;
 use crate::gates::Gates;
 use crate::ingest;
@@ -30,6 +31,8 @@ use crate::trouble::Trouble;
 enum Line {
     /// First of a run.
     Run(create_run::Request),
+    /// Which overloads its build has.
+    Inventory(Inventory),
     /// Its plan.
     Manifest(put_manifest::Request),
     /// A batch.
@@ -112,6 +115,9 @@ async fn export_run(
         labels: run.labels.clone(),
     };
     write(out, &Line::Run(announcement)).await?;
+    if let Some(inventory) = inventories::find(db.pool(), &[run.id]).await? {
+        write(out, &Line::Inventory(inventory)).await?;
+    }
     let cases: Vec<CaseKey> = transfer::list_manifest(db.pool(), run.id)
         .await?
         .iter()
@@ -185,6 +191,8 @@ pub async fn import(db: &Db, lines: &mut (impl AsyncBufRead + Unpin)) -> anyhow:
         reads: Reads::Public,
         ingest_limit: 1,
         token_requests_per_minute: NonZeroU32::MAX,
+        unknown_tokens_per_minute: NonZeroU32::MAX,
+        client_address_header: None,
     };
     let state = AppState::new(db.clone(), Clock::system(), Gates::default(), settings);
     let caller = importer(db).await?;
@@ -238,6 +246,9 @@ async fn take_in(
         Line::Run(request) => {
             ingest::create_run(state, caller, request).await?;
             counts.runs += 1;
+        }
+        Line::Inventory(inventory) => {
+            ingest::put_inventory(state, key, &inventory).await?;
         }
         Line::Manifest(request) => {
             ingest::put_manifest(state, key, request).await?;

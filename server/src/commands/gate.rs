@@ -46,6 +46,8 @@ fn state(db: &Db, gates: Gates) -> AppState {
         reads: Reads::Public,
         ingest_limit: 1,
         token_requests_per_minute: NonZeroU32::MAX,
+        unknown_tokens_per_minute: NonZeroU32::MAX,
+        client_address_header: None,
     };
     AppState::new(db.clone(), Clock::system(), gates, settings)
 }

@@ -17,6 +17,7 @@ use crate::args::{Command, DatabaseArgs, LogFormat};
 use crate::db::Db;
 use crate::embedded::{Embedded, Use};
 use crate::settings::Parsed;
+use crate::traces::Traces;
 use crate::trouble;
 
 /// Does what the arguments say.
@@ -26,8 +27,8 @@ pub fn main(mut parsed: Parsed) -> ExitCode {
         return config::run(&parsed);
     }
     let command = command.unwrap_or(Command::Serve(parsed.args.serve));
-    let log_format = match &command {
-        Command::Serve(serve) => serve.log_format,
+    let (log_format, otlp_endpoint) = match &command {
+        Command::Serve(serve) => (serve.log_format, serve.otlp_endpoint.clone()),
         Command::Token(_)
         | Command::Migrate(_)
         | Command::Gate(_)
@@ -35,15 +36,23 @@ pub fn main(mut parsed: Parsed) -> ExitCode {
         | Command::Export(_)
         | Command::Import(_)
         | Command::Config(_)
-        | Command::WithDatabase(_) => LogFormat::Text,
+        | Command::WithDatabase(_) => (LogFormat::Text, None),
     };
     let quiet = !matches!(command, Command::Serve(_));
-    crate::telemetry::start(log_format, quiet);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&anyhow::Error::from(error).context("starting threads")),
     };
+    let traces = otlp_endpoint.map(|url| Traces::new(url.as_str(), runtime.handle().clone()));
+    let traces = match traces.transpose() {
+        Ok(traces) => traces,
+        Err(error) => return fail(&error),
+    };
+    crate::telemetry::start(log_format, quiet, traces.as_ref());
     let code = runtime.block_on(run(command)).unwrap_or_else(|error| fail(&error));
+    if let Some(traces) = traces {
+        traces.end();
+    }
     // A blocking read that nobody waits for must not keep the process.
     runtime.shutdown_background();
     code

@@ -39,6 +39,8 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
         reads: args.reads,
         ingest_limit: args.ingest_limit,
         token_requests_per_minute: args.token_requests_per_minute,
+        unknown_tokens_per_minute: args.unknown_tokens_per_minute,
+        client_address_header: args.client_address_header,
     };
     let state = AppState::new(opened.db.clone(), Clock::system(), gates, settings)
         .with_webhooks(webhooks)

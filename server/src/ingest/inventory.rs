@@ -69,7 +69,10 @@ fn check(inventory: &Inventory) -> Result<Vec<u8>> {
             return Err(Error::bad_request(format!("`overloads` has `{name}` twice"), hint));
         }
     }
-    let text = serde_json::to_string(inventory).expect("texts only");
+    // In the order in which it is given back, so that what is exported has the hash of what came.
+    let mut sorted = inventory.clone();
+    sorted.overloads.sort_by(|a, b| a.name.cmp(&b.name));
+    let text = serde_json::to_string(&sorted).expect("texts only");
     // PostgreSQL stores no NUL, neither as text nor in JSON.
     if text.contains("\\u0000") {
         return Err(Error::bad_request("a text holds a NUL character", hint));

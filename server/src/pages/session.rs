@@ -52,9 +52,9 @@ async fn show(MaybeSession(session): MaybeSession, Query(asked): Query<Parameter
     )
 }
 
-async fn sign_in(State(state): State<AppState>, Form(fields): Form) -> Result<Response> {
+async fn sign_in(State(state): State<AppState>, Form(fields, parts): Form) -> Result<Response> {
     let next = own_path(fields.first("next"));
-    match Session::begin(&state, fields.first("token")).await {
+    match Session::begin(&state, fields.first("token"), &parts).await {
         Ok(cookie) => Ok(with_cookie(cookie, next)),
         Err(error @ (Error::Unauthorized(_) | Error::Forbidden { .. })) => {
             let page = SessionPage {

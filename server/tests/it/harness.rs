@@ -39,6 +39,8 @@ pub(crate) struct Options {
     pub(crate) popularity: server::popularity::Popularity,
     /// Requests that one token may make in a minute.
     pub(crate) token_requests_per_minute: Option<std::num::NonZeroU32>,
+    /// Unknown tokens that one address may try in a minute.
+    pub(crate) unknown_tokens_per_minute: Option<std::num::NonZeroU32>,
 }
 
 /// A running server.
@@ -108,6 +110,10 @@ pub(crate) async fn scenario_with(pool: PgPool, options: Options, story: impl As
         token_requests_per_minute: options
             .token_requests_per_minute
             .unwrap_or(std::num::NonZeroU32::MAX),
+        unknown_tokens_per_minute: options
+            .unknown_tokens_per_minute
+            .unwrap_or(std::num::NonZeroU32::MAX),
+        client_address_header: None,
     };
     let token = tokens::new_secret();
     let scopes = [tokens::Scope::Ingest, tokens::Scope::Triage, tokens::Scope::Admin];

@@ -39,5 +39,6 @@ mod reading;
 mod rejudged;
 mod sessions;
 mod shards;
+mod traces;
 mod waivers;
 mod webhooks;

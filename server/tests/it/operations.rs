@@ -12,6 +12,7 @@ use sqlx::PgPool;
 
 use super::builders::{Script, run};
 use super::harness::{Options, World, at, scenario, scenario_with};
+use super::inventories;
 
 const DAYS: Days = Days { evidence: 90, nightly: 400, void: 30, other: 60 };
 
@@ -140,12 +141,20 @@ async fn what_is_exported_and_imported_is_the_same(pool: PgPool) {
         let reason = serde_json::json!({"reason": "the wrong wheel was installed"});
         world.post_json("/api/v1/runs/void/void", &reason).await;
         server::ingest::judge_due_runs(&world.state).await.unwrap();
+        // One that nobody sorted, shared by two runs, one of which has no manifest.
+        let mut build = inventories::build();
+        build["overloads"].as_array_mut().unwrap().reverse();
+        world.announce(&run("bare")).await;
+        for key in ["n2", "bare"] {
+            let (status, text) = inventories::put(&world, key, &build).await;
+            assert_eq!(status.as_u16(), 200, "{text}");
+        }
         let before = shown(&world, &KEYS).await;
 
         let mut file = Vec::new();
         let db: Db = world.state.db.clone();
         let written = transfer::export(&db, &[], &mut file).await.unwrap();
-        assert_eq!((written.runs, written.attempts), (4, 7));
+        assert_eq!((written.runs, written.attempts), (5, 7));
         let none = "nosuch".parse().unwrap();
         let error = transfer::export(&db, &[none], &mut Vec::new()).await.unwrap_err();
         assert!(error.to_string().contains("no run `nosuch`"), "{error}");
@@ -153,10 +162,12 @@ async fn what_is_exported_and_imported_is_the_same(pool: PgPool) {
         // Into the same server: nothing is new.
         let again = transfer::import(&db, &mut &file[..]).await.unwrap();
         assert_eq!(again.attempts, 0, "{again:?}");
+        let left_out: Vec<&str> = again.left_out.iter().map(|(key, _)| key.as_str()).collect();
+        assert_eq!(left_out, ["void"], "a withdrawn run takes nothing in: {again:?}");
         assert_eq!(world.count("SELECT count(*) FROM attempts").await, 7);
         // Into an empty one: the same. Twice, to show that it can be repeated.
         let wipe = "DELETE FROM runs; DELETE FROM attempts; DELETE FROM signatures;
-                    DELETE FROM operators; DELETE FROM cases";
+                    DELETE FROM operators; DELETE FROM cases; DELETE FROM inventories";
         world.pool.execute(wipe).await.unwrap();
         for _ in 0..2 {
             transfer::import(&db, &mut &file[..]).await.unwrap();
@@ -167,6 +178,11 @@ async fn what_is_exported_and_imported_is_the_same(pool: PgPool) {
             assert_eq!(before, after);
         }
         assert_eq!(before.len(), after.len());
+        for key in ["n2", "bare"] {
+            let inventory = world.get_json(&format!("/api/v1/runs/{key}/inventory")).await;
+            assert_eq!(inventory, inventories::build(), "{key}");
+        }
+        assert_eq!(world.count("SELECT count(*) FROM inventories").await, 1);
         let error = transfer::import(&db, &mut &b"{\"surprise\": 1}\n"[..]).await.unwrap_err();
         assert!(error.to_string().contains("line 1 is not one"), "{error}");
         world.check_tallies().await;

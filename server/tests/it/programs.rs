@@ -10,10 +10,10 @@ use nix::unistd::Pid;
 use serde_json::json;
 
 /// A data directory that the database's user can reach, and whatever runs in it at the end.
-struct Data(tempfile::TempDir);
+pub(crate) struct Data(tempfile::TempDir);
 
 impl Data {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::tempdir().unwrap();
         let open = std::fs::Permissions::from_mode(0o755);
@@ -55,16 +55,22 @@ impl Drop for Data {
 }
 
 /// A server that is killed when the test ends, however it ends.
-struct Server {
+pub(crate) struct Server {
     child: Child,
-    address: String,
-    log: Arc<Mutex<String>>,
+    pub(crate) address: String,
+    pub(crate) log: Arc<Mutex<String>>,
 }
 
 impl Server {
     /// Returns when it serves; panics with its log when it ends before.
-    fn start(data: &Data) -> Self {
+    pub(crate) fn start(data: &Data) -> Self {
+        Self::start_with(data, &[])
+    }
+
+    /// The same with more settings.
+    pub(crate) fn start_with(data: &Data, settings: &[&str]) -> Self {
         let mut command = data.command(&["serve", "--listen", "127.0.0.1:0"]);
+        command.args(settings);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let log = Arc::new(Mutex::new(String::new()));
@@ -92,7 +98,7 @@ impl Server {
     }
 
     /// Ends it in order and checks that it ended well.
-    fn stop(mut self) {
+    pub(crate) fn stop(mut self) {
         let pid = Pid::from_raw(self.child.id().try_into().unwrap());
         kill(pid, Signal::SIGTERM).unwrap();
         let status = self.child.wait().unwrap();
@@ -349,6 +355,8 @@ fn a_setting_comes_from_its_flag_else_its_variable_else_the_file_and_secrets_are
         "reads\tpublic\tflag\tCONFORMANCE_READS",
         "drain-seconds\t20\tdefault\tCONFORMANCE_DRAIN_SECONDS",
         "gates\t-\tabsent\tCONFORMANCE_GATES",
+        "otlp-endpoint\t-\tabsent\tCONFORMANCE_OTLP_ENDPOINT",
+        "unknown-tokens-per-minute\t30\tdefault\tCONFORMANCE_UNKNOWN_TOKENS_PER_MINUTE",
         "database-url\tpostgres://u:(hidden)@h/d\tvariable\tDATABASE_URL",
     ] {
         assert!(shown.lines().any(|shown| shown == line), "{line}:\n{shown}");

@@ -1,6 +1,8 @@
 //! A person in a browser: signs in with a token, makes and ends waivers, and signs out; nobody
 //! else's form does it for them.
 
+use std::num::NonZeroU32;
+
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use protocol::Outcome;
 use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
@@ -294,6 +296,40 @@ async fn a_private_server_can_be_read_by_who_signed_in(pool: PgPool) {
         browser.sign_in(&secret).await;
         assert_eq!(browser.get("/waivers").await.status, StatusCode::OK);
         assert_eq!(browser.get("/api/v1/runs").await.status, StatusCode::OK);
+    })
+    .await;
+}
+
+#[sqlx::test(migrator = "server::MIGRATOR")]
+async fn a_flood_of_unknown_tokens_is_sent_away_and_known_ones_are_not(pool: PgPool) {
+    let options = Options { unknown_tokens_per_minute: NonZeroU32::new(5), ..Options::default() };
+    scenario_with(pool, options, async |world| {
+        let person = token(&world, "grace", Scope::Triage).await;
+        let mut browser = Browser::new(&world);
+        let mut answers = Vec::new();
+        for number in 0..12 {
+            let wrong = format!("ttc_{number}");
+            // Half of them at the page, the other half at the API: it is one flood.
+            let answer = if number % 2 == 0 {
+                browser.sign_in(&wrong).await
+            } else {
+                let request = world.request(Method::POST, "/api/v1/runs").bearer_auth(&wrong);
+                world.send(request.json(&run("r1").announcement())).await
+            };
+            if answer.status == StatusCode::TOO_MANY_REQUESTS {
+                let wait: u64 = answer.headers["retry-after"].to_str().unwrap().parse().unwrap();
+                assert!((1..=61).contains(&wait), "{wait}");
+                assert!(answer.text.contains("too many unknown tokens"), "{}", answer.text);
+            }
+            answers.push(answer.status.as_u16());
+        }
+        // A page says what is wrong with 200, beside the form.
+        assert_eq!(answers[..5], [200, 401, 200, 401, 200]);
+        assert_eq!(answers[7..], [429; 5], "{answers:?}");
+        // In the middle of it, from the same address.
+        assert_eq!(world.announce(&run("r1")).await.status, StatusCode::CREATED);
+        assert!(browser.sign_in(&person).await.headers.contains_key(SET_COOKIE));
+        assert_eq!(browser.sign_in("ttc_x").await.status, StatusCode::TOO_MANY_REQUESTS);
     })
     .await;
 }
