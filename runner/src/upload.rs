@@ -154,12 +154,7 @@ impl Delivery {
                     }
                     tries = 0;
                 }
-                Ok(false) if ended => {
-                    if let Some(text) = self.files_not_sent() {
-                        self.notice(&text).await;
-                    }
-                    return self.seal().await;
-                }
+                Ok(false) if ended => return self.seal().await,
                 Ok(false) => {
                     let _ = tokio::time::timeout(FOLLOW_INTERVAL, state.changed()).await;
                 }

@@ -233,6 +233,9 @@ impl Upload {
         };
         match ended {
             Ok((delivery, Ok(()))) => {
+                if let Some(text) = delivery.files_not_sent() {
+                    say(&text);
+                }
                 say(&format!("server  {}{}", self.server, delivery.progress().page));
                 true
             }
