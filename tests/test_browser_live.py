@@ -34,7 +34,7 @@ def test_a_running_run_is_followed_until_its_seal(chromium: Browser, service: Se
         expect(passed).to_have_text("1 of 3")
         assert tab.page.get_by_label("Text").input_value() == "mul", "it was being filled in"
         tab.page.get_by_label("Text").blur()
-        crash = tab.page.locator("table.cases").get_by_text("crash", exact=True)
+        crash = tab.page.locator("[aria-label=Cases]").get_by_text("crash", exact=True)
         expect(crash).to_be_visible(timeout=PATIENCE_MS)
 
         run.deliver([attempt(CASES[2], "pass")])

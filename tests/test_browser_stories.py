@@ -47,7 +47,7 @@ def test_morning_triage(chromium: Browser, service: Service, nights: str) -> Non
         device = tab.page.locator("section.device", has=tab.page.locator("h2", has_text="faulty"))
         tab.click(device.get_by_role("link", name=f"{len(of_api)} regressed"))
         assert tab.path == f"/runs/{nights}?verdict=regressed#cases".split("#")[0]
-        cases = tab.page.locator("table.cases tbody tr")
+        cases = tab.page.locator("[aria-label=Cases] tbody tr")
         expect(cases).to_have_count(len(of_api))
         crash = next(case for case in of_api if case["outcome"] == "crash")
         tab.click(tab.page.get_by_role("link", name=re.compile("opinfo:neg#")).first)
@@ -70,7 +70,7 @@ def test_from_an_operator_to_a_script_that_shows_it(
         operator = blocker.inner_text()
         tab.click(blocker)
         expect(tab.page.get_by_role("heading", level=1)).to_have_text(operator)
-        case = tab.page.locator("table.cases tbody th a").first
+        case = tab.page.locator("[aria-label=Cases] tbody th a").first
         tab.click(case)
         tab.click(tab.page.locator("button[data-copy='repro-script']"))
         assert tab.clicks <= MOST_CLICKS

@@ -40,7 +40,7 @@ def test_a_failure_is_waived_by_a_person(
     with visitor(chromium, service.url, dark=dark, size=size) as tab:
         page = tab.page
         tab.visit(f"/runs/{simulated.run_key}?q=outcome:unsupported")
-        page.locator("table.cases tbody th a").first.click()
+        page.locator("[aria-label=Cases] tbody th a").first.click()
         waive = page.get_by_role("link", name="Waive this failure")
         if waive.count() == 0:
             tab.visit(f"/waivers/new?case={failing['case']}&outcome=unsupported")
