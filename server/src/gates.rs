@@ -17,7 +17,8 @@ use crate::judge::completeness::{Completeness, RunState, Tally};
 use crate::judge::gate::{
     Candidate, GateAnswer, GateFile, GateFileError, LATEST, Pinned, Rule, RuleInput, evaluate,
 };
-use crate::trouble::{OrTrouble as _, Trouble};
+use crate::toml_files;
+use crate::trouble::Trouble;
 
 /// Directory that is used when none is named and it exists.
 const DEFAULT_DIR: &str = "gates";
@@ -37,19 +38,10 @@ impl Gates {
             None if Path::new(DEFAULT_DIR).is_dir() => Path::new(DEFAULT_DIR),
             None => return Ok(Self::default()),
         };
-        let entries = std::fs::read_dir(directory).or_trouble(
-            format!("the gates in `{}` cannot be read", directory.display()),
-            "name the directory of the gate files with `--gates`",
-        )?;
+        let hint = "name the directory of the gate files with `--gates`";
         let mut gates = Self::default();
-        for entry in entries {
-            let path = entry?.path();
-            if path.extension().is_none_or(|extension| extension != "toml") {
-                continue;
-            }
+        for (path, text) in toml_files::read(directory, "gates", hint)? {
             let file = path.display().to_string();
-            let text = std::fs::read_to_string(&path)
-                .or_trouble(format!("`{file}` cannot be read"), "it must be UTF-8 text")?;
             let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
             gates.add(name, &file, &text).map_err(|error| {
                 Trouble::error(error.to_string(), "docs/gates.md describes every field")

@@ -5,7 +5,7 @@
 //! `api` JSON endpoints; `pages` HTML, with `charts` and `filters`; `judge` pure judgement, no SQL
 //! and no async; `junit` reads somebody else's reports; `ingest` what runners send, stored and judged; `db` all SQL;
 //! `tasks` periodic jobs; `telemetry` log lines and `traces` spans for a collector; `rate` how much each token may do; `session` people who signed in; `retention` what is deleted;
-//! `queries` the query grammar over stored cases; `popularity` what model lists say of models;
+//! `queries` the query grammar over stored cases; `popularity` what model lists say of models; `toml_files` reads the directories of both;
 //! `transfer` runs as files; `webhooks` who is told what happened; `embedded` the private database used when no `DATABASE_URL` is set.
 //!
 //! What the words mean is in `docs/glossary.md`; what crosses the wire is in the crate `protocol`.
@@ -34,6 +34,7 @@ pub mod session;
 pub mod settings;
 pub mod tasks;
 pub mod telemetry;
+pub mod toml_files;
 pub mod traces;
 pub mod transfer;
 pub mod trouble;

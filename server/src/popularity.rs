@@ -6,7 +6,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::trouble::{OrTrouble as _, Trouble};
+use crate::toml_files;
+use crate::trouble::Trouble;
 
 /// Places by model, `source:name` without revision and size.
 #[derive(Debug, Default, Clone)]
@@ -43,21 +44,11 @@ impl Popularity {
     pub fn load(directory: Option<&Path>) -> anyhow::Result<Self> {
         let mut all = Self::default();
         let Some(directory) = directory else { return Ok(all) };
-        let entries = std::fs::read_dir(directory).or_trouble(
-            format!("the model lists in `{}` cannot be read", directory.display()),
-            "name the directory of the lists with `--model-lists`",
-        )?;
-        for entry in entries {
-            let path = entry?.path();
-            if path.extension().is_none_or(|extension| extension != "toml") {
-                continue;
-            }
-            let file = path.display().to_string();
-            let text = std::fs::read_to_string(&path)
-                .or_trouble(format!("`{file}` cannot be read"), "it must be UTF-8 text")?;
+        let hint = "name the directory of the lists with `--model-lists`";
+        for (path, text) in toml_files::read(directory, "model lists", hint)? {
             all.add(&text).map_err(|error| {
                 Trouble::error(
-                    format!("`{file}` is no model list: {}", error.message()),
+                    format!("`{}` is no model list: {}", path.display(), error.message()),
                     "model-lists/README.md describes every field",
                 )
             })?;

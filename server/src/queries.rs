@@ -2,7 +2,7 @@
 //! the form in which the database compares it. What a term means is said in `protocol::query`; a
 //! test holds the two against each other.
 
-use protocol::query::{Field, Query, Term};
+use protocol::query::{Manner, Query, Term};
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
@@ -35,28 +35,13 @@ fn term(term: &Term) -> Value {
     let (mut exact, mut folded) = (Vec::new(), Vec::new());
     for pattern in &term.alternatives {
         let like = like(pattern);
-        let has_wildcard = pattern.contains(['*', '?']);
-        match term.field {
-            Field::Case | Field::Model | Field::Message | Field::Error if !has_wildcard => {
-                folded.push(format!("%{}%", like.to_lowercase()));
-            }
-            Field::Operator if !has_wildcard => {
+        match term.field.manner(pattern) {
+            Manner::Within => folded.push(format!("%{}%", like.to_lowercase())),
+            Manner::Overloads => {
                 exact.extend([format!("{like}.%"), format!("aten::{like}")]);
                 exact.push(like);
             }
-            Field::Case
-            | Field::Suite
-            | Field::Operator
-            | Field::Model
-            | Field::Dtype
-            | Field::Mode
-            | Field::Direction
-            | Field::Layout
-            | Field::Outcome
-            | Field::Verdict
-            | Field::Stage
-            | Field::Error
-            | Field::Message => exact.push(like),
+            Manner::Whole => exact.push(like),
         }
     }
     let field = term.field.as_str();

@@ -131,12 +131,13 @@ pub(super) struct Largest {
 impl Largest {
     #[expect(clippy::cast_possible_truncation, reason = "rounded down by more than that")]
     fn so_far(summary: &Summary) -> Self {
-        let down = |value: Option<f64>| value.map_or(-1.0, |value| (value as f32) * LESS);
+        // A float64 over the range is no infinity, which nothing would be larger than.
+        let down = |value: f64| (value as f32).min(f32::MAX) * LESS;
         Self {
-            abs: down(summary.max_abs),
-            rel: down(summary.max_rel),
+            abs: summary.max_abs.map_or(-1.0, down),
+            rel: summary.max_rel.map_or(-1.0, down),
             // Only what is over its allowance is ever the worst by excess.
-            excess: summary.worst_excess.map_or(0.0, |(excess, _)| (excess as f32) * LESS),
+            excess: summary.worst_excess.map_or(0.0, |(excess, _)| down(excess)),
         }
     }
 }

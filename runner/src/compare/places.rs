@@ -13,7 +13,7 @@ impl Element {
             Self::Float64 => each(bytes, out, |b| place_64(u64::from_le_bytes(b))),
             Self::Float32 => each(bytes, out, |b| place_32(u32::from_le_bytes(b))),
             Self::Bfloat16 | Self::Float16 => {
-                each(bytes, out, |b| place_16(u16::from_le_bytes(b)));
+                each(bytes, out, |b| i64::from(signed_16(u16::from_le_bytes(b))));
             }
             Self::Float8E4m3fn | Self::Float8E5m2 | Self::Float8E4m3fnuz | Self::Float8E5m2fnuz => {
                 each(bytes, out, |[b]: [u8; 1]| place_8(b))
@@ -63,9 +63,9 @@ impl Narrow {
     pub(super) fn distances(self, actual: &[u8], expected: &[u8], out: &mut [u32]) {
         match self {
             Self::Float32 => steps(actual, expected, out, |b| signed(u32::from_le_bytes(b))),
-            Self::Bfloat16 | Self::Float16 => steps(actual, expected, out, |b| {
-                signed(u32::from(u16::from_le_bytes(b)) << 16) >> 16
-            }),
+            Self::Bfloat16 | Self::Float16 => {
+                steps(actual, expected, out, |b| signed_16(u16::from_le_bytes(b)));
+            }
         }
     }
 }
@@ -92,6 +92,11 @@ fn signed(bits: u32) -> i32 {
 }
 
 #[inline(always)]
+fn signed_16(bits: u16) -> i32 {
+    signed(u32::from(bits) << 16) >> 16
+}
+
+#[inline(always)]
 fn place_64(bits: u64) -> i64 {
     let magnitude = (bits & (u64::MAX >> 1)).cast_signed();
     if bits.cast_signed() < 0 { -magnitude } else { magnitude }
@@ -100,12 +105,6 @@ fn place_64(bits: u64) -> i64 {
 #[inline(always)]
 fn place_32(bits: u32) -> i64 {
     i64::from(signed(bits))
-}
-
-#[inline(always)]
-fn place_16(bits: u16) -> i64 {
-    let magnitude = i64::from(bits & 0x7fff);
-    if bits & 0x8000 == 0 { magnitude } else { -magnitude }
 }
 
 /// Rounds a finite number to a type with so many bits of mantissa and this smallest exponent, ties

@@ -47,7 +47,8 @@ pub async fn list_planned(
     run: &LockedRun,
     case_ids: Option<&[i64]>,
 ) -> sqlx::Result<Vec<Planned>> {
-    let rows = sqlx::query!(
+    let rows = sqlx::query_as!(
+        PlannedRow,
         "SELECT v.case_id, c.key, c.suite, v.verdict, v.attempts, v.baseline_run_id, v.waiver_id
          FROM case_verdicts v JOIN cases c ON c.id = v.case_id
          WHERE v.run_id = $1 AND ($2::bigint[] IS NULL OR v.case_id = ANY ($2))
@@ -57,19 +58,7 @@ pub async fn list_planned(
     )
     .fetch_all(connection)
     .await?;
-    rows.into_iter()
-        .map(|row| {
-            Ok(Planned {
-                case_id: row.case_id,
-                key: row.key,
-                suite: word(&row.suite)?,
-                verdict: word(&row.verdict)?,
-                attempts: row.attempts,
-                baseline_run_id: row.baseline_run_id,
-                waiver_id: row.waiver_id,
-            })
-        })
-        .collect()
+    rows.into_iter().map(PlannedRow::read).collect()
 }
 
 /// Those of the given cases that the run has planned, by key.
@@ -78,7 +67,8 @@ pub async fn find_planned(
     run: &LockedRun,
     keys: &[String],
 ) -> sqlx::Result<HashMap<String, Planned>> {
-    let rows = sqlx::query!(
+    let rows = sqlx::query_as!(
+        PlannedRow,
         "SELECT v.case_id, c.key, c.suite, v.verdict, v.attempts, v.baseline_run_id, v.waiver_id
          FROM cases c JOIN case_verdicts v ON v.run_id = $1 AND v.case_id = c.id
          WHERE c.key = ANY ($2)",
@@ -87,20 +77,32 @@ pub async fn find_planned(
     )
     .fetch_all(connection)
     .await?;
-    rows.into_iter()
-        .map(|row| {
-            let planned = Planned {
-                case_id: row.case_id,
-                key: row.key,
-                suite: word(&row.suite)?,
-                verdict: word(&row.verdict)?,
-                attempts: row.attempts,
-                baseline_run_id: row.baseline_run_id,
-                waiver_id: row.waiver_id,
-            };
-            Ok((planned.key.clone(), planned))
+    rows.into_iter().map(|row| Ok((row.key.clone(), row.read()?))).collect()
+}
+
+/// [`Planned`] with its words not read yet.
+struct PlannedRow {
+    case_id: i64,
+    key: String,
+    suite: String,
+    verdict: String,
+    attempts: i32,
+    baseline_run_id: Option<i64>,
+    waiver_id: Option<i64>,
+}
+
+impl PlannedRow {
+    fn read(self) -> sqlx::Result<Planned> {
+        Ok(Planned {
+            suite: word(&self.suite)?,
+            verdict: word(&self.verdict)?,
+            case_id: self.case_id,
+            key: self.key,
+            attempts: self.attempts,
+            baseline_run_id: self.baseline_run_id,
+            waiver_id: self.waiver_id,
         })
-        .collect()
+    }
 }
 
 /// A verdict to store.
