@@ -1,6 +1,7 @@
 //! How many requests each token may make, and how many unknown tokens each address may try: buckets
 //! that refill steadily, and 429 with the time to come back when one is empty.
 
+use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
 
@@ -14,70 +15,76 @@ use crate::error::Error;
 /// Addresses remembered before those are forgotten whose buckets are full again.
 const MANY_ADDRESSES: usize = 10_000;
 
-/// One bucket per token.
-pub struct TokenRate {
-    limiter: DefaultKeyedRateLimiter<i64>,
+/// One bucket for each key.
+struct Buckets<K: Clone + Eq + Hash> {
+    limiter: DefaultKeyedRateLimiter<K>,
     clock: DefaultClock,
 }
 
-impl std::fmt::Debug for TokenRate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TokenRate").finish_non_exhaustive()
+impl<K: Clone + Eq + Hash> Buckets<K> {
+    fn new(per_minute: NonZeroU32) -> Self {
+        let limiter = RateLimiter::keyed(Quota::per_minute(per_minute));
+        Self { limiter, clock: DefaultClock::default() }
+    }
+
+    /// Takes one out of the bucket; from an empty one there is nothing for so many seconds.
+    fn take(&self, key: &K) -> Result<(), u64> {
+        self.limiter
+            .check_key(key)
+            .map_err(|until| until.wait_time_from(self.clock.now()).as_secs() + 1)
     }
 }
+
+impl<K: Clone + Eq + Hash> std::fmt::Debug for Buckets<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Buckets").finish_non_exhaustive()
+    }
+}
+
+/// One bucket per token.
+#[derive(Debug)]
+pub struct TokenRate(Buckets<i64>);
 
 impl TokenRate {
     /// Every token may make so many requests in a minute, all at once or spread.
     #[must_use]
     pub fn new(per_minute: NonZeroU32) -> Self {
-        let limiter = RateLimiter::keyed(Quota::per_minute(per_minute));
-        Self { limiter, clock: DefaultClock::default() }
+        Self(Buckets::new(per_minute))
     }
 
     /// Takes one request out of the token's bucket.
     pub fn take(&self, token_id: i64, name: &str) -> Result<(), Error> {
-        self.limiter.check_key(&token_id).map_err(|until| {
-            let wait = until.wait_time_from(self.clock.now());
-            Error::TooMany { token: name.to_owned(), retry_after_secs: wait.as_secs() + 1 }
-        })
+        self.0
+            .take(&token_id)
+            .map_err(|retry_after_secs| Error::TooMany { token: name.to_owned(), retry_after_secs })
     }
 }
 
 /// One bucket per address that sends tokens which nobody has. Only those take from it: whoever
 /// shares the address and has a token that is known is not held up.
+#[derive(Debug)]
 pub struct UnknownRate {
-    limiter: DefaultKeyedRateLimiter<IpAddr>,
-    clock: DefaultClock,
+    buckets: Buckets<IpAddr>,
     /// Header in which a proxy says who asks.
     header: Option<HeaderName>,
-}
-
-impl std::fmt::Debug for UnknownRate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("UnknownRate").field("header", &self.header).finish_non_exhaustive()
-    }
 }
 
 impl UnknownRate {
     /// Every address may try so many in a minute, all at once or spread.
     #[must_use]
     pub fn new(per_minute: NonZeroU32, header: Option<HeaderName>) -> Self {
-        let limiter = RateLimiter::keyed(Quota::per_minute(per_minute));
-        Self { limiter, clock: DefaultClock::default(), header }
+        Self { buckets: Buckets::new(per_minute), header }
     }
 
     /// What to answer to an unknown token: 401, or 429 when its address has tried too many.
     #[must_use]
     pub fn refuse(&self, parts: &request::Parts) -> Error {
-        if self.limiter.len() > MANY_ADDRESSES {
-            self.limiter.retain_recent();
+        if self.buckets.limiter.len() > MANY_ADDRESSES {
+            self.buckets.limiter.retain_recent();
         }
-        match self.limiter.check_key(&self.address(parts)) {
+        match self.buckets.take(&self.address(parts)) {
             Ok(()) => Error::Unauthorized("the token is unknown or revoked"),
-            Err(until) => {
-                let wait = until.wait_time_from(self.clock.now());
-                Error::TooManyUnknown { retry_after_secs: wait.as_secs() + 1 }
-            }
+            Err(retry_after_secs) => Error::TooManyUnknown { retry_after_secs },
         }
     }
 

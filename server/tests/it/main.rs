@@ -34,6 +34,7 @@ mod pages_safety;
 mod pages_snapshots;
 mod pages_switches;
 mod pages_walk;
+mod program_settings;
 mod programs;
 mod reading;
 mod rejudged;
