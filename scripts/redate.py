@@ -48,7 +48,10 @@ def moved(value: Any, by: datetime.timedelta) -> Any:
 
 
 def main() -> None:
-    nights = int(sys.argv[1])
+    arguments = sys.argv[1:]
+    if len(arguments) != 1 or not arguments[0].isdecimal() or int(arguments[0]) == 0:
+        sys.exit("error: the one argument is a number of nights\n\nhint: `scripts/redate.py 90`")
+    nights = int(arguments[0])
     runs = read_runs([line for line in sys.stdin if line.strip()])
     if not runs:
         sys.exit("error: no run on standard input\n\nhint: `server export --run KEY` writes one")

@@ -149,6 +149,14 @@ class Visitor:
         total = sum(value for value, _ in found)
         return [f"{value:.4f}: {what}" for value, what in found] if total > MOST_SHIFT else []
 
+    def troubles(self) -> Iterator[str]:
+        """What is wrong with the page whatever its width: its weight, its unrest, its barriers."""
+        size = self.transferred()
+        if size > MOST_BYTES:
+            yield f"{size} bytes were transferred"
+        yield from (f"moved by itself {shift}" for shift in self.shifts())
+        yield from self.barriers()
+
     def barriers(self) -> list[str]:
         """Serious and critical findings of axe-core, with the elements."""
         findings = Axe().run(self.page).response["violations"]

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser
 
-from browser import MOST_BYTES, PHONE, Visitor, visitor
+from browser import PHONE, Visitor, visitor
 from conftest import Finished, Service
 from pusher import PushedRun
 
@@ -148,11 +148,7 @@ def hostile_pages(service: Service, simulated: Finished) -> dict[str, str]:
 def check(tab: Visitor, name: str, path: str) -> Iterator[str]:
     """What is wrong with a page, in words."""
     tab.visit(path)
-    size = tab.transferred()
-    if size > MOST_BYTES:
-        yield f"{name}: {size} bytes were transferred"
-    yield from (f"{name}: moved by itself {shift}" for shift in tab.shifts())
-    yield from (f"{name}: {barrier}" for barrier in tab.barriers())
+    yield from (f"{name}: {trouble}" for trouble in tab.troubles())
 
 
 def without_age(text: str) -> str:
