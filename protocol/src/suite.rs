@@ -77,6 +77,9 @@ impl Suite {
     /// among them.
     pub const ALL: &'static [Self] = &[Self::Operators, Self::Tier1, Self::Tier2, Self::Dynamism];
 
+    /// Those whose subjects are models, in the same order.
+    pub const MODELS: &'static [Self] = &[Self::Tier1, Self::Tier2, Self::Dynamism];
+
     /// The one text form, used on the wire, in the database and on pages.
     #[must_use]
     pub fn as_str(&self) -> &str {

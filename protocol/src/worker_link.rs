@@ -96,6 +96,8 @@ pub enum ToWorker {
     Probe,
     /// Open the device, and tell which overloads have which kernels.
     TakeInventory,
+    /// Name every entry of the operator database, without making any of its samples.
+    NameEntries,
     /// List the operator cases of these entries; executes on the CPU only.
     ListOperators(ListOperators),
     /// Execute one case.
@@ -274,6 +276,11 @@ pub enum FromWorker {
     },
     /// Answer to `take_inventory`; `probe_failed` is the other one.
     Inventory(Inventory),
+    /// Answer to `name_entries`.
+    EntriesNamed {
+        /// Full names, sorted.
+        entries: Vec<String>,
+    },
     /// Answer to `list_operators`.
     OperatorsListed {
         /// Cases found, sorted.

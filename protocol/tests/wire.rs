@@ -52,6 +52,7 @@ fn link_messages_are_read_and_written_as_recorded() {
     for name in [
         "probe",
         "take_inventory",
+        "name_entries",
         "list_operators",
         "execute_operator",
         "execute_model",
@@ -66,6 +67,7 @@ fn link_messages_are_read_and_written_as_recorded() {
         "probed",
         "probe_failed",
         "inventory",
+        "entries_named",
         "operators_listed",
         "entered",
         "built",

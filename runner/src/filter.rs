@@ -33,6 +33,12 @@ impl Filter {
         self.queries.is_empty() || self.queries.iter().any(|query| query.matches(case))
     }
 
+    /// The queries, of which one is enough; none means every case.
+    #[must_use]
+    pub fn queries(&self) -> &[Query] {
+        &self.queries
+    }
+
     /// As it was typed, for messages.
     #[must_use]
     pub fn describe(&self) -> String {

@@ -36,6 +36,7 @@ pub mod filter;
 pub mod golden;
 pub mod journal;
 pub mod model_list;
+pub mod narrow;
 pub mod outcome;
 pub mod plan;
 pub mod python;

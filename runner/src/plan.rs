@@ -151,18 +151,11 @@ fn plan_operators(
     cases: &mut Vec<PlannedCase>,
 ) -> Result<(), Error> {
     for operator in operators {
-        let direction = if operator.train { Direction::Train } else { Direction::Forward };
-        if !axes.directions.contains(&direction) {
+        if !axes.directions.contains(&direction_of(operator)) {
             continue;
         }
         for mode in &axes.modes {
-            let variant = Variant {
-                dtype: operator.dtype,
-                mode: *mode,
-                direction,
-                layout: Some(operator.layout.clone()).filter(|layout| !layout.is_empty()),
-            };
-            let key = key(Suite::Operators, &operator_subject(operator), &variant)?;
+            let key = operator_key(operator, *mode)?;
             let task = Task::Operator {
                 entry: operator.entry.clone(),
                 sample: operator.sample,
@@ -278,6 +271,21 @@ fn operator_subject(case: &OperatorCase) -> String {
     format!("{source}{}#{error}{}", case.entry, case.sample)
 }
 
+fn direction_of(case: &OperatorCase) -> Direction {
+    if case.train { Direction::Train } else { Direction::Forward }
+}
+
+/// The key of an operator case in a mode.
+pub(crate) fn operator_key(case: &OperatorCase, mode: Mode) -> Result<CaseKey, Error> {
+    let variant = Variant {
+        dtype: case.dtype,
+        mode,
+        direction: direction_of(case),
+        layout: Some(case.layout.clone()).filter(|layout| !layout.is_empty()),
+    };
+    key(Suite::Operators, &operator_subject(case), &variant)
+}
+
 /// The operator case that a key names; the inverse of planning it.
 #[must_use]
 pub fn operator_case(key: &CaseKey) -> Option<OperatorCase> {
@@ -317,7 +325,13 @@ pub fn select(cases: Vec<PlannedCase>, filter: &Filter) -> Result<Vec<PlannedCas
     if !chosen.is_empty() {
         return Ok(chosen);
     }
-    let (message, hint) = if before == 0 {
+    let (message, hint) = if before == 0 && !filter.queries().is_empty() {
+        // What a filter cannot choose by its name alone was not even listed.
+        (
+            format!("no case matches the filter {}", filter.describe()),
+            "`runner list` with the same flags and no `--filter` prints every case key",
+        )
+    } else if before == 0 {
         (
             "the plan is empty: no entry of the lists yields a case".to_owned(),
             "check the lists, `--dtype` and `--direction`; dynamism needs models with dimensions",

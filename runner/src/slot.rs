@@ -356,6 +356,15 @@ impl SlotRunner {
         purpose: &Purpose,
     ) -> Option<(Executed, Option<String>)> {
         self.retire("replaced: a case is executed again, to learn more of it").await;
+        self.execute_again(assignment, purpose).await
+    }
+
+    /// The same in the worker that is there, or in a new one where there is none.
+    async fn execute_again(
+        &mut self,
+        assignment: &Assignment,
+        purpose: &Purpose,
+    ) -> Option<(Executed, Option<String>)> {
         self.ensure_worker().await.ok()?;
         self.execute(assignment, purpose).await
     }

@@ -19,6 +19,7 @@ use crate::exit::Exit;
 use crate::filter::Filter;
 use crate::golden::GoldenUse;
 use crate::golden::store::Store;
+use crate::narrow::narrow;
 use crate::plan::{self, Axes, PlannedCase};
 use crate::run_dir::{Plan, RunDir, Settings};
 use crate::worker::LogFolder;
@@ -229,30 +230,25 @@ impl PlanInputs {
         args: &PlanArgs,
         worker: &mut Worker,
     ) -> Result<Vec<OperatorCase>, Error> {
-        let question = ToWorker::ListOperators(ListOperators {
+        let mut question = ListOperators {
             entries: self.entries.clone(),
             dtypes: args.dtype.clone(),
             samples: args.most_samples(),
             forms: args.forms(),
             gradients: args.direction.contains(&Direction::Train),
-        });
-        let failed = |message: String| Error::Environment {
-            message: format!("the operator cases cannot be listed: {message}"),
-            hint: "`runner doctor` checks the environment".to_owned(),
         };
         say("listing the cases of PyTorch's operator database");
-        worker.send(&question).await.map_err(|error| failed(error.to_string()))?;
-        let answer = match tokio::time::timeout(LISTING_LIMIT, worker.receive()).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(ReceiveError::Closed)) => return Err(failed(worker.describe_death().await)),
-            Ok(Err(ReceiveError::Garbage(error))) => return Err(failed(error.to_string())),
-            Err(_) => {
-                let limit = LISTING_LIMIT.as_secs();
-                return Err(failed(format!("listing the cases took longer than {limit} s")));
+        if !args.filter.is_empty() && question.entries.is_empty() {
+            question.entries = name_entries(worker).await?;
+            narrow(&mut question, &args.mode, &self.filter);
+            if question.entries.is_empty() {
+                // To the worker no entries are all of them.
+                return Ok(Vec::new());
             }
-        };
+        }
+        let answer = ask(worker, &ToWorker::ListOperators(question)).await?;
         let FromWorker::OperatorsListed { cases, unknown, problems } = answer else {
-            return Err(failed("the worker gave another answer".to_owned()));
+            return Err(not_listed("the worker gave another answer"));
         };
         if let Some(first) = unknown.first() {
             return Err(Error::Input {
@@ -268,5 +264,32 @@ impl PlanInputs {
             say(&format!("note: the samples of `{entry}` cannot be made: {problem}"));
         }
         Ok(cases)
+    }
+}
+
+async fn name_entries(worker: &mut Worker) -> Result<Vec<String>, Error> {
+    match ask(worker, &ToWorker::NameEntries).await? {
+        FromWorker::EntriesNamed { entries } => Ok(entries),
+        _ => Err(not_listed("the worker gave another answer")),
+    }
+}
+
+async fn ask(worker: &mut Worker, question: &ToWorker) -> Result<FromWorker, Error> {
+    worker.send(question).await.map_err(|error| not_listed(&error.to_string()))?;
+    match tokio::time::timeout(LISTING_LIMIT, worker.receive()).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(ReceiveError::Closed)) => Err(not_listed(&worker.describe_death().await)),
+        Ok(Err(ReceiveError::Garbage(error))) => Err(not_listed(&error.to_string())),
+        Err(_) => {
+            let limit = LISTING_LIMIT.as_secs();
+            Err(not_listed(&format!("listing the cases took longer than {limit} s")))
+        }
+    }
+}
+
+fn not_listed(problem: &str) -> Error {
+    Error::Environment {
+        message: format!("the operator cases cannot be listed: {problem}"),
+        hint: "`runner doctor` checks the environment".to_owned(),
     }
 }

@@ -36,10 +36,15 @@ impl SlotRunner {
         // Every execution but the last goes past one more operator that ends the process.
         for _ in 0..MOST_CRASHES_GONE_PAST {
             let known = found.iter().map(|blocker| blocker.overload.clone()).collect();
-            let executed = self.execute_apart(assignment, &Purpose::FindBlockers(known)).await;
+            // A worker that the case left in order has compiled most of it, and has its device still.
+            let executed = self.execute_again(assignment, &Purpose::FindBlockers(known)).await;
             let Some((executed, crumb)) = executed else { return };
-            let usable = executed.worker_usable;
-            self.drop_or_retire(usable, "the search for what else is refused is over").await;
+            let found_its_end = matches!(&executed.ending,
+                Some(Ending::Observed { observed, .. }) if observed.failure.is_none());
+            if !found_its_end || !executed.worker_usable {
+                self.drop_or_retire(executed.worker_usable, "it searched for what else is refused")
+                    .await;
+            }
             match (executed.ending, crumb) {
                 (Some(Ending::Observed { observed, .. }), _) if observed.failure.is_none() => {
                     let more = observed.blockers.into_iter().flatten().map(as_blocker);

@@ -12,12 +12,22 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from conformance_worker import layouts, modules, operators
-from conformance_worker.messages import ListOperators, OperatorCase, OperatorsListed
+from conformance_worker.messages import (
+    EntriesNamed,
+    ListOperators,
+    OperatorCase,
+    OperatorsListed,
+)
 from conformance_worker.operators import Sample
 from conformance_worker.words import Dtype, Form
 
 USUAL_DTYPE = Dtype.FLOAT32
 """Under which inputs that must be refused are listed: they have dtypes of their own."""
+
+
+def name_entries() -> EntriesNamed:
+    """Names of all entries: what a filter leaves out need not make its samples."""
+    return EntriesNamed(sorted(operators.entries()))
 
 
 def list_cases(request: ListOperators) -> OperatorsListed:

@@ -100,6 +100,13 @@ class TakeInventory(Tagged):
 
 
 @dataclass(frozen=True)
+class NameEntries(Tagged):
+    """Name every entry of the operator database."""
+
+    WORD: ClassVar[str] = "name_entries"
+
+
+@dataclass(frozen=True)
 class ListOperators(Tagged):
     """List the operator cases of these entries; empty means all, and `samples` 0 means all."""
 
@@ -254,6 +261,14 @@ class OperatorCase:
     train: bool
     layout: str = ""
     error_input: bool = False
+
+
+@dataclass(frozen=True)
+class EntriesNamed(Tagged):
+    """Answer to `name_entries`: full names, sorted."""
+
+    WORD: ClassVar[str] = "entries_named"
+    entries: list[str]
 
 
 @dataclass(frozen=True)
@@ -460,12 +475,13 @@ class Recorded(Tagged):
 
 ToForkServer = Spawn | Stop
 FromForkServer = Ready | Failed | Spawned | Exited
-ToWorker = Probe | TakeInventory | ListOperators | Execute | Stop
+ToWorker = Probe | TakeInventory | NameEntries | ListOperators | Execute | Stop
 FromWorker = (
     Hello
     | Probed
     | ProbeFailed
     | Inventory
+    | EntriesNamed
     | OperatorsListed
     | Entered
     | Built

@@ -20,6 +20,7 @@ from conformance_worker.messages import (
     Execute,
     Hello,
     ListOperators,
+    NameEntries,
     Probe,
     Probed,
     ProbeFailed,
@@ -43,6 +44,8 @@ def serve(link: Link, worker: int, device: Device) -> None:
                 link.send(probe(device))
             case TakeInventory():
                 link.send(take_inventory(device))
+            case NameEntries():
+                link.send(listing.name_entries())
             case ListOperators():
                 link.send(listing.list_cases(request))
             case Execute():

@@ -128,6 +128,8 @@ def worker(spawn):
             probe(link, fake)
         elif kind == "take_inventory":
             link.send(type="inventory", dispatch_key="CPU", overloads=OVERLOADS)
+        elif kind == "name_entries":
+            link.send(type="entries_named", entries=["crash", "pass"])
         elif kind == "list_operators":
             known = [entry for entry in message["entries"] if not entry.startswith("nosuch")]
             cases = [
