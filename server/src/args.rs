@@ -325,6 +325,9 @@ pub struct WithDatabaseArgs {
     /// Where PostgreSQL is.
     #[command(flatten)]
     pub database: DatabaseArgs,
+    /// Migrations to apply in place of those that are built in, which a change has made old.
+    #[arg(long, value_name = "DIR")]
+    pub migrations: Option<PathBuf>,
     /// The command and its arguments.
     #[arg(
         required = true,

@@ -22,7 +22,10 @@ pub(super) async fn run(args: WithDatabaseArgs) -> anyhow::Result<ExitCode> {
     let url = embedded.url();
     let ended = async {
         let db = Db::connect(&url, 1).await?;
-        db.migrate().await?;
+        match &args.migrations {
+            Some(folder) => db.migrate_from(folder).await?,
+            None => db.migrate().await?,
+        }
         db.pool().close().await;
         let program = &args.command[0];
         let mut child = tokio::process::Command::new(program)

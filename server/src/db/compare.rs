@@ -28,19 +28,16 @@ pub async fn list_groups(
     sqlx::query_as!(
         Group,
         r#"WITH a AS (
-               SELECT v.case_id, v.verdict, v.outcome, v.signature
-               FROM case_verdicts v JOIN cases c ON c.id = v.case_id
-               WHERE v.run_id = $1 AND ($3::text IS NULL OR c.suite = $3)
+               SELECT case_id, verdict, outcome, signature FROM case_verdicts WHERE run_id = $1
            ), b AS (
-               SELECT v.case_id, v.verdict, v.outcome, v.signature
-               FROM case_verdicts v JOIN cases c ON c.id = v.case_id
-               WHERE v.run_id = $2 AND ($3::text IS NULL OR c.suite = $3)
+               SELECT case_id, verdict, outcome, signature FROM case_verdicts WHERE run_id = $2
            )
            SELECT a.verdict AS "before?: Word<Verdict>", b.verdict AS "now?: Word<Verdict>",
                   (a.outcome, a.signature) IS NOT DISTINCT FROM (b.outcome, b.signature)
                       AS "same!",
                   count(*) AS "cases!"
            FROM a FULL JOIN b USING (case_id)
+           WHERE $3::text IS NULL OR case_id IN (SELECT id FROM cases WHERE suite = $3)
            GROUP BY 1, 2, 3"#,
         before,
         now,

@@ -4,11 +4,13 @@
 //! in one transaction) and return domain types, so that neither handlers nor judgement see SQL.
 //! To add or change a query: edit it, then `scripts/sqlx write`, and commit `.sqlx/` with it.
 
+use std::path::Path;
 use std::str::FromStr as _;
 use std::time::Duration;
 
 use chrono::NaiveDate;
 use sqlx::Connection as _;
+use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 
 use crate::trouble::{OrTrouble as _, Trouble};
@@ -43,6 +45,7 @@ pub mod retention;
 pub mod runs;
 pub mod sessions;
 pub mod sources;
+pub mod summaries;
 pub mod tokens;
 pub mod transfer;
 pub mod verdicts;
@@ -96,7 +99,20 @@ impl Db {
 
     /// Brings the schema up to date. Safe when several servers start at once.
     pub async fn migrate(&self) -> anyhow::Result<()> {
-        crate::MIGRATOR.run(&self.0).await.or_trouble(
+        self.apply(&crate::MIGRATOR).await
+    }
+
+    /// Brings the schema to what a directory says.
+    pub async fn migrate_from(&self, folder: &Path) -> anyhow::Result<()> {
+        let migrator = Migrator::new(folder).await.or_trouble(
+            format!("the migrations in `{}` cannot be read", folder.display()),
+            "a directory of migrations has files like `20261130050100_create_tokens.up.sql`",
+        )?;
+        self.apply(&migrator).await
+    }
+
+    async fn apply(&self, migrator: &Migrator) -> anyhow::Result<()> {
+        migrator.run(&self.0).await.or_trouble(
             "the migrations cannot be applied",
             "a newer server may have used this database, or a released migration was edited",
         )
@@ -114,7 +130,7 @@ impl Db {
 pub async fn refresh_statistics(pool: &PgPool, day: NaiveDate) -> sqlx::Result<()> {
     sqlx::query!(
         "ANALYZE cases, manifest_entries, case_verdicts, operators, operator_cases, signatures,
-                 run_tallies"
+                 run_tallies, run_subjects, run_overloads"
     )
     .execute(pool)
     .await?;

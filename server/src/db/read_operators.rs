@@ -4,6 +4,8 @@
 //! All of them take (run, suite) pairs, read in parallel: a page shows the newest run of every
 //! suite, and these may be different runs.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use protocol::{Dtype, Mode, Outcome, Suite, Verdict};
 use sqlx::PgExecutor;
 
@@ -40,15 +42,25 @@ pub async fn count_by_subject(
     sqlx::query_as!(
         SubjectCount,
         r#"
-        SELECT c.suite AS "suite: Word<Suite>", c.subject_base, c.dtype AS "dtype!: Word<Dtype>",
-               c.mode AS "mode!: Word<Mode>", v.verdict AS "verdict: Word<Verdict>",
-               v.outcome AS "outcome: Word<Outcome>", count(*) AS "cases!"
-        FROM unnest($1::bigint[], $2::text[]) AS w (run_id, suite)
-        JOIN case_verdicts v ON v.run_id = w.run_id
-        JOIN cases c ON c.id = v.case_id AND c.suite = w.suite
+        SELECT s.suite AS "suite!: Word<Suite>", s.subject_base AS "subject_base!",
+               s.dtype AS "dtype!: Word<Dtype>", s.mode AS "mode!: Word<Mode>",
+               s.verdict AS "verdict!: Word<Verdict>", s.outcome AS "outcome: Word<Outcome>",
+               sum(s.cases)::bigint AS "cases!"
+        FROM (SELECT w.run_id, w.suite, r.summarised
+              FROM unnest($1::bigint[], $2::text[]) AS w (run_id, suite)
+              JOIN runs r ON r.id = w.run_id) AS w
+        CROSS JOIN LATERAL (
+            SELECT suite, subject_base, dtype, mode, direction, layout, verdict, outcome, cases
+            FROM run_subjects
+            WHERE run_id = w.run_id AND suite = w.suite AND w.summarised
+            UNION ALL
+            SELECT suite, subject_base, dtype, mode, direction, layout, verdict, outcome, cases
+            FROM counted_subjects
+            WHERE run_id = w.run_id AND suite = w.suite AND NOT w.summarised
+        ) AS s
         WHERE $3::text IS NULL
-           OR (c.direction = $3 AND coalesce(c.layout, '') = coalesce($4::text, ''))
-        GROUP BY c.suite, c.subject_base, c.dtype, c.mode, v.verdict, v.outcome
+           OR (s.direction = $3 AND coalesce(s.layout, '') = coalesce($4::text, ''))
+        GROUP BY s.suite, s.subject_base, s.dtype, s.mode, s.verdict, s.outcome
         "#,
         run_ids,
         suites,
@@ -85,7 +97,7 @@ pub async fn list_forms(db: impl PgExecutor<'_>, suite: Suite) -> sqlx::Result<V
 }
 
 /// One overload over the cases that touched it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct OverloadCount {
     /// `aten::add.Tensor`.
     pub overload: String,
@@ -95,15 +107,16 @@ pub struct OverloadCount {
     pub passed: i64,
     /// Cases blamed on it whose verdict is bad.
     pub blamed: i64,
-    /// Models, without size, that dispatched it or are blamed on it.
+    /// Models, without size, that dispatched it or are blamed on it, in the suite in which most do:
+    /// the suites share models, so that a sum would count them twice.
     pub models: i64,
-    /// Models with a bad case blamed on it.
+    /// Models with a bad case blamed on it, in any suite.
     pub blocked_models: i64,
     /// Cases in which the backend computed it on the CPU.
     pub fell_back: i64,
     /// Dispatches counted over all cases; nothing where no recording finished.
     pub calls: Option<i64>,
-    /// Outcomes of the cases blamed on it.
+    /// Outcomes of the cases blamed on it, sorted.
     pub blamed_outcomes: Vec<String>,
 }
 
@@ -111,61 +124,133 @@ impl OverloadCount {
     /// Of an overload that no case touched.
     #[must_use]
     pub fn untouched(overload: &str) -> Self {
-        Self {
-            overload: overload.to_owned(),
-            cases: 0,
-            passed: 0,
-            blamed: 0,
-            models: 0,
-            blocked_models: 0,
-            fell_back: 0,
-            calls: None,
-            blamed_outcomes: Vec::new(),
-        }
+        Self { overload: overload.to_owned(), ..Self::default() }
     }
 }
 
-/// Overloads that the cases of these runs touched. `operator` limits it to one operator or one
-/// overload, `subject_base` to one subject.
+/// One overload in one suite of one run.
+struct SuiteOverload {
+    overload: String,
+    suite: String,
+    cases: i64,
+    passed: i64,
+    blamed: i64,
+    subjects: i64,
+    blocked_subjects: Vec<String>,
+    fell_back: i64,
+    calls: Option<i64>,
+    blamed_outcomes: Vec<String>,
+}
+
+/// Overloads that the cases of these runs touched, by name. `operator` limits it to one operator or
+/// one overload.
 pub async fn count_overloads(
     db: impl PgExecutor<'_>,
     run_ids: &[i64],
     suites: &[String],
     operator: Option<&str>,
-    subject_base: Option<&str>,
 ) -> sqlx::Result<Vec<OverloadCount>> {
-    sqlx::query_as!(
-        OverloadCount,
+    let rows = sqlx::query_as!(
+        SuiteOverload,
         r#"
-        SELECT o.overload, count(*) AS "cases!",
-               count(*) FILTER (WHERE v.verdict IN ('passed', 'fixed', 'unexpected pass')) AS "passed!",
+        SELECT o.overload, s.suite AS "suite!", s.cases AS "cases!", s.passed AS "passed!",
+               s.blamed AS "blamed!", s.subjects AS "subjects!",
+               s.blocked_subjects AS "blocked_subjects!", s.fell_back AS "fell_back!", s.calls,
+               s.blamed_outcomes AS "blamed_outcomes!"
+        FROM (SELECT w.run_id, w.suite, r.summarised
+              FROM unnest($1::bigint[], $2::text[]) AS w (run_id, suite)
+              JOIN runs r ON r.id = w.run_id) AS w
+        CROSS JOIN LATERAL (
+            SELECT suite, operator_id, cases, passed, blamed, subjects, blocked_subjects, fell_back,
+                   calls, blamed_outcomes
+            FROM run_overloads
+            WHERE run_id = w.run_id AND suite = w.suite AND w.summarised
+            UNION ALL
+            SELECT suite, operator_id, cases, passed, blamed, subjects, blocked_subjects, fell_back,
+                   calls, blamed_outcomes
+            FROM counted_overloads
+            WHERE run_id = w.run_id AND suite = w.suite AND NOT w.summarised
+        ) AS s
+        JOIN operators o ON o.id = s.operator_id
+        WHERE $3::text IS NULL OR o.operator = $3 OR o.overload = $3
+        "#,
+        run_ids,
+        suites,
+        operator,
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(add_up(rows))
+}
+
+/// Overloads that the cases of one subject touched, by name.
+pub async fn count_overloads_of_subject(
+    db: impl PgExecutor<'_>,
+    run_ids: &[i64],
+    suites: &[String],
+    subject_base: &str,
+) -> sqlx::Result<Vec<OverloadCount>> {
+    let rows = sqlx::query_as!(
+        SuiteOverload,
+        r#"
+        SELECT o.overload, c.suite, count(*) AS "cases!",
+               count(*) FILTER (WHERE v.verdict IN ('passed', 'fixed', 'unexpected pass'))
+                   AS "passed!",
                count(*) FILTER (WHERE bad) AS "blamed!",
-               count(DISTINCT c.subject_base) FILTER (WHERE c.suite IN ('tier1', 'tier2', 'dynamism')) AS "models!",
-               count(DISTINCT c.subject_base) FILTER (WHERE c.suite IN ('tier1', 'tier2', 'dynamism') AND bad)
-                   AS "blocked_models!",
+               1::bigint AS "subjects!",
+               coalesce(array_agg(DISTINCT c.subject_base) FILTER (WHERE bad), '{}')
+                   AS "blocked_subjects!",
                count(*) FILTER (WHERE t.fell_back) AS "fell_back!",
                sum(t.calls)::bigint AS calls,
                coalesce(array_agg(DISTINCT v.outcome) FILTER (WHERE bad), '{}')
                    AS "blamed_outcomes!: Vec<String>"
         FROM unnest($1::bigint[], $2::text[]) AS w (run_id, suite)
-        JOIN operator_cases t ON t.run_id = w.run_id
+        JOIN cases c ON c.suite = w.suite AND c.subject_base = $3
+        JOIN operator_cases t ON t.run_id = w.run_id AND t.case_id = c.id
         JOIN operators o ON o.id = t.operator_id
-        JOIN cases c ON c.id = t.case_id AND c.suite = w.suite
         JOIN case_verdicts v ON v.run_id = t.run_id AND v.case_id = t.case_id
         CROSS JOIN LATERAL (SELECT t.blamed AND v.verdict IN
                                 ('failed', 'regressed', 'flaky', 'waived') AS bad) AS judged
-        WHERE ($3::text IS NULL OR o.operator = $3 OR o.overload = $3)
-          AND ($4::text IS NULL OR c.subject_base = $4)
-        GROUP BY o.overload
-        ORDER BY o.overload
+        GROUP BY o.overload, c.suite
         "#,
         run_ids,
         suites,
-        operator,
         subject_base,
     )
     .fetch_all(db)
-    .await
+    .await?;
+    Ok(add_up(rows))
+}
+
+/// Over suites and runs.
+fn add_up(rows: Vec<SuiteOverload>) -> Vec<OverloadCount> {
+    type Words = BTreeSet<String>;
+    let mut by_overload: BTreeMap<String, (OverloadCount, Words, Words)> = BTreeMap::new();
+    for row in rows {
+        let (count, blocked, outcomes) =
+            by_overload.entry(row.overload).or_insert_with_key(|overload| {
+                (OverloadCount::untouched(overload), Words::new(), Words::new())
+            });
+        count.cases += row.cases;
+        count.passed += row.passed;
+        count.blamed += row.blamed;
+        count.fell_back += row.fell_back;
+        count.calls = match (count.calls, row.calls) {
+            (Some(before), Some(more)) => Some(before + more),
+            (before, more) => before.or(more),
+        };
+        outcomes.extend(row.blamed_outcomes);
+        if Suite::MODELS.iter().any(|suite| suite.as_str() == row.suite) {
+            count.models = count.models.max(row.subjects);
+            blocked.extend(row.blocked_subjects);
+        }
+    }
+    let finish = |(count, blocked, outcomes): (OverloadCount, Words, Words)| OverloadCount {
+        blocked_models: i64::try_from(blocked.len()).unwrap_or(i64::MAX),
+        blamed_outcomes: outcomes.into_iter().collect(),
+        ..count
+    };
+    by_overload.into_values().map(finish).collect()
 }
 
 /// Cases that touched an operator, by suite and variant.

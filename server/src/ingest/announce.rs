@@ -12,7 +12,7 @@ use super::storable;
 use crate::app::AppState;
 use crate::db::runs::{self, Created};
 use crate::db::tokens::Caller;
-use crate::db::{attempts, manifests, verdicts};
+use crate::db::{attempts, manifests, summaries, verdicts};
 use crate::error::{Error, Result};
 use crate::judge::completeness::RunState;
 
@@ -178,6 +178,7 @@ pub async fn put_manifest(
             "announce every suite that the manifest has cases of",
         ));
     }
+    summaries::forget(&mut transaction, &run).await?;
     manifests::store_entries(&mut transaction, &run, &request.cases).await?;
     runs::note_manifest(&mut transaction, &run, &hash, planned, state.clock.now()).await?;
     if run.state == RunState::Sealed {

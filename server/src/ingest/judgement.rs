@@ -12,7 +12,7 @@ use crate::db::attempts::{self, Summary};
 use crate::db::baselines::{self, Baseline};
 use crate::db::runs::LockedRun;
 use crate::db::verdicts::{self, Judged, Planned};
-use crate::db::{rejudge, waivers};
+use crate::db::{rejudge, summaries, waivers};
 use crate::error::Result;
 use crate::judge::baseline::History;
 use crate::judge::verdict::{Observed, judge, observe_sources};
@@ -70,7 +70,10 @@ pub(super) async fn judge_attempts(
             judged.push(verdict);
         }
     }
-    verdicts::store(connection, run, &judged, now).await?;
+    if !judged.is_empty() {
+        summaries::forget(&mut *connection, run).await?;
+        verdicts::store(connection, run, &judged, now).await?;
+    }
     let moves: Vec<(Suite, Verdict, i64)> = moves
         .into_iter()
         .map(|((suite, verdict), difference)| (suite, verdict, difference))
@@ -163,5 +166,31 @@ async fn judge_again(state: &AppState, keys: &[String]) -> Result<()> {
         transaction.commit().await?;
         tracing::info!(run = %key, "judged again");
     }
+    Ok(())
+}
+
+/// Adds up the cases of sealed runs for pages, one transaction each, where that is to be done.
+/// Answers how many.
+pub async fn summarise_due_runs(state: &AppState) -> Result<usize> {
+    let mut summarised = 0;
+    loop {
+        let due = summaries::list_due(state.db.pool(), 100).await?;
+        if due.is_empty() {
+            return Ok(summarised);
+        }
+        for key in &due {
+            let key: RunKey = key.parse().map_err(anyhow::Error::from)?;
+            summarise(state, &key).await?;
+        }
+        summarised += due.len();
+    }
+}
+
+/// Adds up the cases of a run that is sealed.
+pub(super) async fn summarise(state: &AppState, key: &RunKey) -> Result<()> {
+    let mut transaction = state.db.pool().begin().await?;
+    let run = super::lock(&mut transaction, key).await?;
+    summaries::store(&mut transaction, &run).await?;
+    transaction.commit().await?;
     Ok(())
 }

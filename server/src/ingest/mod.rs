@@ -22,7 +22,7 @@ pub use announce::{create_run, put_manifest};
 pub use artifacts::{Link, link_artifacts, store_artifact};
 pub use import::{About, Imported, import_junit};
 pub use inventory::put_inventory;
-pub use judgement::{judge_cases, judge_due_runs, judge_if_due};
+pub use judgement::{judge_cases, judge_due_runs, judge_if_due, summarise_due_runs};
 pub use results::post_results;
 pub use seal::{close_silent_runs, seal_run, void_run};
 pub use waive::{NewWaiver, When, create_waiver, revoke_waiver};

@@ -61,10 +61,13 @@ pub async fn seal_run(
         worth = Completeness::Incomplete;
     }
     transaction.commit().await?;
-    if waiting_for.is_empty() && run.attempts >= LARGE_RUN {
-        // The planner would guess by what it knew before this run, and guess badly, until the
-        // database looks by itself.
-        crate::db::refresh_statistics(state.db.pool(), run.day()).await?;
+    if waiting_for.is_empty() {
+        judgement::summarise(state, key).await?;
+        if run.attempts >= LARGE_RUN {
+            // The planner would guess by what it knew before this run, and guess badly, until the
+            // database looks by itself.
+            crate::db::refresh_statistics(state.db.pool(), run.day()).await?;
+        }
     }
     Ok(seal_run::Response {
         completeness: worth.as_str().to_owned(),

@@ -269,7 +269,7 @@ impl Measured {
         let subjects = match coverage {
             Some(coverage) if claim.suite == Suite::Operators => Subjects::of_coverage(coverage),
             _ if claim.suite == Suite::Operators => {
-                let rows = read_operators::count_overloads(pool, &ids, &suites, None, None).await?;
+                let rows = read_operators::count_overloads(pool, &ids, &suites, None).await?;
                 Subjects::of_operators(&rows)
             }
             _ => Subjects::of_models(&subjects),

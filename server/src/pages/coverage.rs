@@ -130,13 +130,13 @@ async fn usage(pool: &PgPool, scope: &Scope) -> Result<Usage> {
     let mut usage = Usage::default();
     let (ids, suites) = scope.only(|suite| suite == Suite::Operators);
     if !ids.is_empty() {
-        let rows = read_operators::count_overloads(pool, &ids, &suites, None, None).await?;
+        let rows = read_operators::count_overloads(pool, &ids, &suites, None).await?;
         let reached = rows.into_iter().map(|row| (row.overload, row.passed > 0));
         usage.operator_suite = Some(reached.collect());
     }
     let (ids, suites) = scope.only(|suite| suite == Suite::Tier1);
     if !ids.is_empty() {
-        let rows = read_operators::count_overloads(pool, &ids, &suites, None, None).await?;
+        let rows = read_operators::count_overloads(pool, &ids, &suites, None).await?;
         let calls = rows.into_iter().filter_map(|row| {
             Some((row.overload, row.calls.and_then(|calls| u64::try_from(calls).ok())?))
         });

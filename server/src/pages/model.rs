@@ -16,7 +16,6 @@ use super::history::{self, HistoryPoint};
 use super::home::BlockerRow;
 use super::model_details::Details;
 use super::model_graphs::{GraphCell, Graphs, PopularityCell};
-use super::models::MODEL_SUITES;
 use super::rows::{self, CaseRow};
 use super::scope::{self, Scope};
 use super::view::{self, Mark, Section, Shell};
@@ -85,12 +84,12 @@ async fn show(
     Query(asked): Query<Parameters>,
 ) -> Result<ModelPage> {
     let pool = state.db.pool();
-    let model_suites: Vec<String> = MODEL_SUITES.iter().map(ToString::to_string).collect();
+    let model_suites: Vec<String> = Suite::MODELS.iter().map(ToString::to_string).collect();
     if !read_operators::is_known_subject(pool, &name, &model_suites).await? {
         return Err(Error::no_such("model", name));
     }
     let pins = scope::Asked { device: asked.device.as_deref(), run: asked.run.as_deref() };
-    let scope = scope::find(pool, pins, Suite::ALL, &MODEL_SUITES, state.clock.now()).await?;
+    let scope = scope::find(pool, pins, Suite::ALL, Suite::MODELS, state.clock.now()).await?;
     let (ids, suites) = scope.only(|suite| suite != Suite::Operators);
     let filter = CaseFilter {
         subject_base: Some(name.clone()),
@@ -100,10 +99,9 @@ async fn show(
     let cases = read_runs::select_cases(pool, &ids, &suites, &filter, i64::MAX, 0).await?;
     let blockers =
         read_home::list_blockers(pool, &ids, &suites, Some(&name), MOST_BLOCKERS).await?;
-    let used = read_operators::count_overloads(pool, &ids, &suites, None, Some(&name)).await?;
+    let used = read_operators::count_overloads_of_subject(pool, &ids, &suites, &name).await?;
     let (suite_ids, suite_names) = scope.only(|suite| suite == Suite::Operators);
-    let tested =
-        read_operators::count_overloads(pool, &suite_ids, &suite_names, None, None).await?;
+    let tested = read_operators::count_overloads(pool, &suite_ids, &suite_names, None).await?;
     let profile = scope.profile.as_str();
     let history =
         read_cases::list_subject_history(pool, &name, &model_suites, profile, history::MOST_RUNS)
@@ -126,7 +124,7 @@ async fn show(
 }
 
 fn suite_sections(cases: &[CaseView]) -> Vec<SuiteSection> {
-    MODEL_SUITES
+    Suite::MODELS
         .iter()
         .map(|suite| {
             let mut count = Count::default();

@@ -27,7 +27,6 @@ use crate::filters;
 const PAGE_SIZE: u64 = 100;
 
 /// Suites whose subjects are models.
-pub(super) const MODEL_SUITES: [Suite; 3] = [Suite::Tier1, Suite::Tier2, Suite::Dynamism];
 
 /// The route.
 pub fn router() -> Router<AppState> {
@@ -88,7 +87,7 @@ async fn show(
 ) -> Result<ModelsPage> {
     let pool = state.db.pool();
     let pins = scope::Asked { device: asked.device.as_deref(), run: asked.run.as_deref() };
-    let scope = scope::find(pool, pins, &MODEL_SUITES, &MODEL_SUITES, state.clock.now()).await?;
+    let scope = scope::find(pool, pins, Suite::MODELS, Suite::MODELS, state.clock.now()).await?;
     let counts =
         read_operators::count_by_subject(pool, &scope.run_ids, &scope.suites, None).await?;
     let seen = graphs::list_of_models(pool, &scope.run_ids, &scope.suites).await?;

@@ -156,7 +156,7 @@ async fn entry_page(
     let cases = read_runs::select_cases(pool, &ids, &suites, &filter, i64::MAX, 0).await?;
     let matrix = matrix_of_cases(&cases);
     let overloads =
-        read_operators::count_overloads(pool, &ids, &suites, None, Some(subject)).await?;
+        read_operators::count_overloads_of_subject(pool, &ids, &suites, subject).await?;
     let namesake = namesake(&name, &overloads);
     let users = match &namesake {
         Some(operator) => {
@@ -206,7 +206,7 @@ async fn overload_page(
     today: NaiveDate,
 ) -> Result<OperatorPage> {
     let (ids, suites) = (&scope.run_ids, &scope.suites);
-    let overloads = read_operators::count_overloads(pool, ids, suites, Some(&name), None).await?;
+    let overloads = read_operators::count_overloads(pool, ids, suites, Some(&name)).await?;
     let variants = read_operators::count_overload_variants(pool, ids, suites, &name).await?;
     let mut matrix = Matrix::default();
     for count in &variants {

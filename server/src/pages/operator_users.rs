@@ -7,7 +7,6 @@ use protocol::Suite;
 use sqlx::PgPool;
 
 use super::count::Count;
-use super::models::MODEL_SUITES;
 use super::scope::Scope;
 use super::{operator, rows, view};
 use crate::db::read_operators::{self, OperatorUser};
@@ -44,7 +43,7 @@ impl Users {
             .filter(|user| !user.is_entry)
             .map(|user| user.subject_base.clone())
             .collect();
-        let (ids, suites) = scope.only(|suite| MODEL_SUITES.contains(&suite));
+        let (ids, suites) = scope.only(|suite| Suite::MODELS.contains(&suite));
         let mut counts: BTreeMap<(String, Suite), Count> = BTreeMap::new();
         for row in read_operators::count_model_verdicts(pool, &ids, &suites, &models).await? {
             let count = counts.entry((row.subject_base, row.suite.0)).or_default();
@@ -54,7 +53,7 @@ impl Users {
             .into_iter()
             .map(|user| UserRow::new(user, &scope.pin, &counts))
             .partition(|row: &UserRow| row.user.is_entry);
-        let tiers = MODEL_SUITES.iter().map(|suite| rows::suite_title(*suite)).collect();
+        let tiers = Suite::MODELS.iter().map(|suite| rows::suite_title(*suite)).collect();
         Ok(Self { tiers, models, entries })
     }
 }
@@ -67,7 +66,7 @@ impl UserRow {
         } else {
             (user.subject_base.clone(), view::model_href(&user.subject_base, pin))
         };
-        let tiers = MODEL_SUITES
+        let tiers = Suite::MODELS
             .iter()
             .map(|suite| counts.get(&(user.subject_base.clone(), *suite)).cloned())
             .collect();

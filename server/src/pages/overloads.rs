@@ -165,8 +165,7 @@ pub(super) fn class_choices(chosen: Option<Class>) -> Vec<Choice> {
 pub(super) async fn page(pool: &PgPool, scope: Scope, asked: &Parameters) -> Result<OverloadsPage> {
     let definition = view::word::<Definition>(asked.definition.as_deref())?;
     let class = view::word::<Class>(asked.class.as_deref())?;
-    let counts =
-        read_operators::count_overloads(pool, &scope.run_ids, &scope.suites, None, None).await?;
+    let counts = read_operators::count_overloads(pool, &scope.run_ids, &scope.suites, None).await?;
     let inventory = inventories::find(pool, &scope.run_ids).await?;
     let classes = Classes::new(inventory.as_ref());
     let counted = match &inventory {

@@ -268,6 +268,28 @@ impl World {
         .await
         .unwrap();
         assert_eq!(mismatches, 0, "tallies differ from verdicts");
+        let stale = sqlx::query_scalar::<_, i64>(
+            "WITH kept AS (
+                 SELECT to_jsonb(s) AS row FROM run_subjects s JOIN runs r ON r.id = run_id
+                 WHERE r.summarised
+                 UNION ALL
+                 SELECT to_jsonb(o) FROM run_overloads o JOIN runs r ON r.id = run_id
+                 WHERE r.summarised
+             ), counted AS (
+                 SELECT to_jsonb(s) AS row FROM counted_subjects s JOIN runs r ON r.id = run_id
+                 WHERE r.summarised
+                 UNION ALL
+                 SELECT to_jsonb(o) FROM counted_overloads o JOIN runs r ON r.id = run_id
+                 WHERE r.summarised
+             )
+             SELECT count(*) FROM (
+                 (TABLE kept EXCEPT ALL TABLE counted) UNION ALL (TABLE counted EXCEPT ALL TABLE kept)
+             ) AS differences",
+        )
+        .fetch_one(&self.pool)
+        .await
+        .unwrap();
+        assert_eq!(stale, 0, "what is added up for pages differs from verdicts");
     }
 
     pub(crate) async fn count(&self, query: &'static str) -> i64 {

@@ -128,3 +128,45 @@ async fn a_rerun_of_what_came_out_badly_is_nobodys_newest_run(pool: PgPool) {
     })
     .await;
 }
+
+#[sqlx::test(migrator = "server::MIGRATOR")]
+async fn what_pages_add_up_is_kept_for_sealed_runs_and_made_anew_when_one_changes(pool: PgPool) {
+    scenario(pool, async |world| {
+        let summarised = async || {
+            let sealed = "SELECT count(*) FROM runs WHERE summarised";
+            let rows = "SELECT count(*) FROM run_subjects";
+            (world.count(sealed).await, world.count(rows).await)
+        };
+        let run = night("n1", 28).passes("a").observes("b", Outcome::Crash).passes("c");
+        world.start_run(&run).await;
+        world.deliver(&run.slice(0, 2)).await;
+        assert_eq!(summarised().await, (0, 0), "an open run is counted when it is looked at");
+        world.seal(&run, 2).await;
+        assert_eq!(summarised().await.0, 1);
+        assert_eq!(server::ingest::summarise_due_runs(&world.state).await.unwrap(), 0);
+        let before = world.get("/operators?run=n1").await.text;
+
+        // A result that comes after the seal is on the page before the sums are made again.
+        world.deliver(&run.slice(2, 1)).await;
+        assert_eq!(summarised().await.0, 0);
+        let counted = world.get("/operators?run=n1").await.text;
+        assert_ne!(before, counted);
+        assert_eq!(server::ingest::summarise_due_runs(&world.state).await.unwrap(), 1);
+        assert_eq!(summarised().await.0, 1);
+        assert_eq!(world.get("/operators?run=n1").await.text, counted);
+        let overloads = world.get("/operators?run=n1&view=overloads").await.text;
+        world.check_tallies().await;
+
+        // A replay changes nothing, and a verdict that changes does.
+        world.deliver(&run.slice(0, 2)).await;
+        assert_eq!(summarised().await.0, 1);
+        sqlx::query("UPDATE runs SET summarised = false").execute(&world.pool).await.unwrap();
+        assert_eq!(world.get("/operators?run=n1&view=overloads").await.text, overloads);
+        world.finish_run(&night("n0", 27).passes("b")).await;
+        assert_eq!(settle(&world).await, 1);
+        assert_eq!(server::ingest::summarise_due_runs(&world.state).await.unwrap(), 1);
+        world.check_tallies().await;
+        assert_eq!(world.verdicts(&run).await[1].1, "regressed");
+    })
+    .await;
+}
