@@ -1,6 +1,9 @@
 ALTER TABLE runs ADD COLUMN summarised boolean NOT NULL DEFAULT false;
 COMMENT ON COLUMN runs.summarised IS
     'Whether run_subjects and run_overloads hold what counted_subjects and counted_overloads would count; where they do not, pages count';
+ALTER TABLE runs ADD COLUMN changes bigint NOT NULL DEFAULT 0;
+COMMENT ON COLUMN runs.changes IS
+    'Raised by whatever changes verdicts of the run or what its cases touched, so that what was counted before is known to be old';
 CREATE INDEX runs_to_summarise ON runs (started_at) WHERE NOT summarised AND state = 'sealed';
 
 CREATE VIEW counted_subjects AS

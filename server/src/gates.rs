@@ -10,6 +10,7 @@ use sqlx::PgConnection;
 use crate::app::AppState;
 use crate::db;
 use crate::db::gates::Evaluation;
+use crate::db::memo::{self, Memo, list_changes};
 use crate::db::runs::{Run, RunFilter};
 use crate::error::{Error, Result};
 use crate::ingest;
@@ -139,7 +140,7 @@ pub async fn evaluate_once(
             None => find_latest(&mut transaction, rule, profile).await?,
         };
         run_ids.extend(run.as_ref().map(|run| run.id));
-        inputs.push(load_input(&mut transaction, rule, run).await?);
+        inputs.push(load_input(&mut transaction, state.db.memo(), rule, run).await?);
     }
     transaction.commit().await?;
     let answer = evaluate(gate, candidate, device, &inputs, &waivers, now);
@@ -184,6 +185,7 @@ async fn find_latest(
 
 async fn load_input(
     connection: &mut PgConnection,
+    memo: &Memo,
     rule: &Rule,
     run: Option<Run>,
 ) -> Result<RuleInput> {
@@ -201,7 +203,11 @@ async fn load_input(
         .filter(|(_, suite, ..)| *suite == rule.suite)
         .map(|(_, _, verdict, cases)| (verdict, cases))
         .collect();
-    let cases = db::gates::list_facts(&mut *connection, run.id, rule.suite).await?;
+    // Of the same snapshot as the tally, and kept by nobody who reads outside of one.
+    let changes = list_changes(&mut *connection, &[run.id]).await?;
+    let name = memo::name("facts", &[run.id], &changes, rule.suite);
+    let facts = db::gates::list_facts(&mut *connection, run.id, rule.suite);
+    let cases = memo.rows(name, facts).await?.to_vec();
     let pinned = load_pinned(connection, rule).await?;
     let candidate = Candidate {
         key: run.key,

@@ -1,6 +1,6 @@
 //! Pages read by several clients at once, with little and with much stored.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sqlx::PgPool;
 
@@ -60,6 +60,13 @@ async fn add_nights(pool: &PgPool, from: usize, to: usize) -> Result<(), Failure
         }
         transaction.commit().await?;
     }
+    // The server adds up the cases of runs that it finds sealed.
+    while sqlx::query_scalar("SELECT EXISTS (SELECT FROM runs WHERE NOT summarised)")
+        .fetch_one(pool)
+        .await?
+    {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
     sqlx::query("VACUUM ANALYZE").execute(pool).await?;
     Ok(())
 }
@@ -76,7 +83,9 @@ pub(super) async fn with_few_and_many_nights(
         ("run", "/runs/night-0"),
         ("case", "/runs/night-0/cases/operators%2Fopinfo%3Aop5%230%2Ffloat16.eager.forward"),
         ("operators", "/operators"),
+        ("overloads", "/operators?view=overloads"),
         ("operator", "/operators/aten::op5.Tensor"),
+        ("operator of every case", "/operators/aten::empty.memory_format"),
         ("models", "/models"),
         ("model", "/models/timm:model50"),
         ("compare", "/compare?a=night-1&b=night-0"),

@@ -119,7 +119,8 @@ async fn compare_runs(
     let a = runs::find(&state, &query.a).await?;
     let b = runs::find(&state, &query.b).await?;
     let pool = state.db.pool();
-    let groups = compare::list_groups(pool, a.id, b.id, query.suite).await?;
+    let list = compare::list_groups(pool, a.id, b.id, query.suite);
+    let groups = state.db.kept("groups", &[a.id, b.id], query.suite, list).await?;
     let is_wanted = |group: &&Group| match (category_of(group), query.category) {
         (Some(category), Some(wanted)) => category == wanted,
         (Some(category), None) => CHANGES.contains(&category),

@@ -13,6 +13,7 @@ use sqlx::Connection as _;
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 
+use self::memo::Memo;
 use crate::trouble::{OrTrouble as _, Trouble};
 
 pub mod artifacts;
@@ -26,6 +27,7 @@ pub mod gates;
 pub mod graphs;
 pub mod inventories;
 pub mod manifests;
+pub mod memo;
 pub mod operators;
 pub mod read_blockers;
 pub mod read_cases;
@@ -55,15 +57,18 @@ pub mod webhooks;
 /// Longest wait for a connection, new or from the pool.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The pool of connections. Cheap to clone.
+/// The pool of connections, and what is kept of what was read through it. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Db(PgPool);
+pub struct Db {
+    pool: PgPool,
+    memo: Memo,
+}
 
 impl Db {
     /// Wraps a pool.
     #[must_use]
-    pub const fn new(pool: PgPool) -> Self {
-        Self(pool)
+    pub fn new(pool: PgPool) -> Self {
+        Self { pool, memo: Memo::default() }
     }
 
     /// Connects, failing soon and with a hint when that cannot work.
@@ -77,7 +82,11 @@ impl Db {
         }
         let options = PgConnectOptions::from_str(url).or_trouble(NOT_AN_ADDRESS, WHAT_ONE_IS)?;
         let place = format!("{}:{}", options.get_host(), options.get_port());
-        let options = options.application_name("torchtpu-conformance");
+        // A plan for whatever run may come is far worse than one for the run that is asked about,
+        // and compiling a query takes longer than any of these takes.
+        let options = options
+            .application_name("torchtpu-conformance")
+            .options([("plan_cache_mode", "force_custom_plan"), ("jit", "off")]);
         let unreachable = format!("the database at `{place}` cannot be reached");
         let hint = "check that it runs and that the user, password and database in \
                     `DATABASE_URL` are right";
@@ -94,7 +103,7 @@ impl Db {
             .connect_with(options)
             .await
             .or_trouble(&unreachable, hint)?;
-        Ok(Self(pool))
+        Ok(Self::new(pool))
     }
 
     /// Brings the schema up to date. Safe when several servers start at once.
@@ -112,7 +121,7 @@ impl Db {
     }
 
     async fn apply(&self, migrator: &Migrator) -> anyhow::Result<()> {
-        migrator.run(&self.0).await.or_trouble(
+        migrator.run(&self.pool).await.or_trouble(
             "the migrations cannot be applied",
             "a newer server may have used this database, or a released migration was edited",
         )
@@ -121,7 +130,13 @@ impl Db {
     /// The pool.
     #[must_use]
     pub const fn pool(&self) -> &PgPool {
-        &self.0
+        &self.pool
+    }
+
+    /// What is kept of what was read.
+    #[must_use]
+    pub const fn memo(&self) -> &Memo {
+        &self.memo
     }
 }
 

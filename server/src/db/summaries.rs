@@ -6,10 +6,10 @@ use sqlx::{PgConnection, PgExecutor};
 
 use super::runs::LockedRun;
 
-/// Says that a run's sums are no longer right, in the transaction that changes what they are made
-/// of. From then on pages count, until they are stored again.
+/// Says that a run's sums are no longer right, nor what is kept in memory of it, in the transaction
+/// that changes what they are made of. From then on pages count, until they are stored again.
 pub async fn forget(connection: &mut PgConnection, run: &LockedRun) -> sqlx::Result<()> {
-    sqlx::query!("UPDATE runs SET summarised = false WHERE id = $1 AND summarised", run.id)
+    sqlx::query!("UPDATE runs SET summarised = false, changes = changes + 1 WHERE id = $1", run.id)
         .execute(connection)
         .await?;
     Ok(())

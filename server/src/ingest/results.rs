@@ -11,9 +11,9 @@ use super::{judgement, sources, storable};
 use crate::app::AppState;
 use crate::db::attempts::{self, NewAttempt, Summary};
 use crate::db::operators::{self, Touch};
+use crate::db::rejudge;
 use crate::db::runs::{self, LockedRun};
 use crate::db::verdicts::{self, Planned};
-use crate::db::{rejudge, summaries};
 use crate::error::{Error, Result};
 use crate::judge::completeness::RunState;
 use crate::judge::signature::Signature;
@@ -73,7 +73,6 @@ pub async fn post_results(
     attempts::store(&mut transaction, &run, source, &new, now).await?;
     let touches = find_touches(&batch, &planned, &new);
     let fresh: HashSet<i64> = fresh.iter().map(|case| case.case_id).collect();
-    summaries::forget(&mut transaction, &run).await?;
     operators::store_touches(&mut transaction, &run, &touches, &fresh).await?;
     let touched: HashSet<i64> = new.iter().map(|row| row.case_id).collect();
     known.retain(|summary| touched.contains(&summary.case_id));

@@ -8,12 +8,12 @@ use axum::extract::State;
 use axum::routing::get;
 use protocol::{Suite, Verdict};
 use serde::Deserialize;
-use sqlx::PgPool;
 
 use super::view::{self, Choice, Mark, Section, Shell};
 use super::{count, rows, run};
 use crate::api::compare as figures;
 use crate::app::AppState;
+use crate::db::Db;
 use crate::db::compare::{self, Group, PairRow};
 use crate::db::read_runs::{self, RunFilter, RunView};
 use crate::db::read_words::Word;
@@ -125,7 +125,7 @@ async fn show(
             planned.sort();
             planned.dedup();
             let after = view::text(asked.after.as_deref());
-            Some(Comparison::make(pool, &a, &b, suite, category, after).await?)
+            Some(Comparison::make(&state.db, &a, &b, suite, category, after).await?)
         }
         _ => None,
     };
@@ -177,14 +177,15 @@ const fn of_category(category: Category) -> (Mark, &'static str) {
 
 impl Comparison {
     async fn make(
-        pool: &PgPool,
+        db: &Db,
         a: &RunView,
         b: &RunView,
         suite: Option<Suite>,
         category: Option<Category>,
         after: Option<String>,
     ) -> Result<Self> {
-        let groups = compare::list_groups(pool, a.id, b.id, suite).await?;
+        let list = compare::list_groups(db.pool(), a.id, b.id, suite);
+        let groups = db.kept("groups", &[a.id, b.id], &suite, list).await?;
         let is_wanted = |group: &&Group| match (figures::category_of(group), category) {
             (Some(found), Some(wanted)) => found == wanted,
             (Some(found), None) => figures::CHANGES.contains(&found),
@@ -193,7 +194,7 @@ impl Comparison {
         let wanted: Vec<Group> = groups.iter().filter(is_wanted).cloned().collect();
         let (before, limit) = (after.as_deref(), PAGE_SIZE + 1);
         let mut pairs =
-            compare::list_pairs(pool, a.id, b.id, suite, &wanted, before, limit).await?;
+            compare::list_pairs(db.pool(), a.id, b.id, suite, &wanted, before, limit).await?;
         let has_more = pairs.len() > PAGE_SIZE as usize;
         pairs.truncate(PAGE_SIZE as usize);
         let body = figures::count(&groups);

@@ -11,6 +11,7 @@ use super::count::Count;
 use super::rows::{self, Counts};
 use super::view;
 use crate::charts::trend::{NIGHTS, Night, Size, TrendChart};
+use crate::db::Db;
 use crate::db::read_home::{self, Change, NewestRun};
 use crate::db::read_runs::RunView;
 use crate::db::read_trend::{self, ReleaseRun};
@@ -69,7 +70,7 @@ pub(super) struct Material<'a> {
 impl SuiteCard {
     /// The card, with the run that its figure is of.
     pub(super) async fn find<'a>(
-        pool: &PgPool,
+        db: &Db,
         profile: &str,
         suite: Suite,
         material: &Material<'a>,
@@ -84,7 +85,7 @@ impl SuiteCard {
         let figure = match head {
             Some(head) => {
                 let before = of_rank(2);
-                Some(Figure::find(pool, suite, head, before, material).await?)
+                Some(Figure::find(db, suite, head, before, material).await?)
             }
             None => None,
         };
@@ -102,7 +103,7 @@ impl SuiteCard {
 
 impl Figure {
     async fn find(
-        pool: &PgPool,
+        db: &Db,
         suite: Suite,
         head: &RunView,
         before: Option<&NewestRun>,
@@ -110,7 +111,7 @@ impl Figure {
     ) -> Result<Self> {
         let mut changes = Vec::new();
         let pair = before.map(|run| (run.run_id, run.run_key.as_str()));
-        changes.push(ChangeLine::find(pool, suite, head, "run before".to_owned(), pair).await?);
+        changes.push(ChangeLine::find(db, suite, head, "run before".to_owned(), pair).await?);
         let of_card = |release: &&ReleaseRun| {
             release.device_profile == head.device_profile && release.suite.0 == suite
         };
@@ -118,7 +119,7 @@ impl Figure {
         let label =
             release.map_or("last release".to_owned(), |found| format!("release {}", found.release));
         let pair = release.map(|found| (found.run_id, found.run_key.as_str()));
-        changes.push(ChangeLine::find(pool, suite, head, label, pair).await?);
+        changes.push(ChangeLine::find(db, suite, head, label, pair).await?);
 
         let measured_at = rows::measured_at(head);
         let count = material.counts.of(head.id, suite);
@@ -139,7 +140,7 @@ impl Figure {
 
 impl ChangeLine {
     async fn find(
-        pool: &PgPool,
+        db: &Db,
         suite: Suite,
         head: &RunView,
         label: String,
@@ -147,8 +148,10 @@ impl ChangeLine {
     ) -> Result<Self> {
         let (change, href) = match before {
             Some((id, key)) => {
-                let change = read_home::compare_runs(pool, suite, head.id, id).await?;
-                (Some(change), view::compare_href(key, &head.key))
+                let compare = read_home::compare_runs(db.pool(), suite, head.id, id);
+                let one = async { compare.await.map(|change| vec![change]) };
+                let change = db.kept("change", &[head.id, id], suite, one).await?;
+                (change.first().copied(), view::compare_href(key, &head.key))
             }
             None => (None, String::new()),
         };

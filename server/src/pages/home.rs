@@ -20,6 +20,7 @@ use super::run::ClusterRow;
 use super::scope;
 use super::view::{self, Mark, Section, Shell};
 use crate::app::AppState;
+use crate::db::Db;
 use crate::db::read_home::{self, Blocker, NewestRun};
 use crate::db::read_runs::{self, RunFilter, RunView};
 use crate::db::read_trend;
@@ -133,7 +134,7 @@ async fn show(State(state): State<AppState>) -> Result<HomePage> {
     };
     let mut sections = Vec::new();
     for profile in profiles(&newest) {
-        sections.push(device_section(pool, &profile, &material).await?);
+        sections.push(device_section(&state.db, &profile, &material).await?);
     }
     Ok(HomePage {
         shell: Shell::new(Section::Home),
@@ -184,11 +185,7 @@ async fn gate_lines(state: &AppState) -> Result<Vec<GateLine>> {
     Ok(lines)
 }
 
-async fn device_section(
-    pool: &PgPool,
-    profile: &str,
-    material: &Material<'_>,
-) -> Result<DeviceSection> {
+async fn device_section(db: &Db, profile: &str, material: &Material<'_>) -> Result<DeviceSection> {
     let mut cards = Vec::new();
     let mut runs: Vec<&RunView> = Vec::new();
     let mut suites = Vec::new();
@@ -198,7 +195,7 @@ async fn device_section(
     shown.extend(own.map(|run| run.suite.0).filter(|suite| suite.is_imported()));
     shown.dedup();
     for suite in &shown {
-        let (card, head) = SuiteCard::find(pool, profile, *suite, material).await?;
+        let (card, head) = SuiteCard::find(db, profile, *suite, material).await?;
         cards.push(card);
         if let Some(head) = head {
             runs.push(head);
@@ -207,27 +204,29 @@ async fn device_section(
     }
     let run_ids: Vec<i64> = runs.iter().map(|run| run.id).collect();
     let simulated = runs.iter().any(|run| run.simulated);
-    let blockers = read_home::list_blockers(pool, &run_ids, &suites, None, TOP_BLOCKERS).await?;
+    let list = read_home::list_blockers(db.pool(), &run_ids, &suites, None, TOP_BLOCKERS);
+    let blockers = db.kept("blockers", &run_ids, (&suites, TOP_BLOCKERS), list).await?;
     let pin = format!("device={profile}");
     Ok(DeviceSection {
         profile: profile.to_owned(),
         simulated,
         cards,
         blockers_total: blockers.first().map_or(0, |blocker| blocker.total),
-        blockers: blockers.into_iter().map(|b| BlockerRow::new(b, &pin)).collect(),
-        clusters: top_clusters(pool, runs).await?,
+        blockers: blockers.iter().map(|b| BlockerRow::new(b.clone(), &pin)).collect(),
+        clusters: top_clusters(db, runs).await?,
         pin: view::encode(profile),
     })
 }
 
 /// The largest clusters over some runs; those of which nothing was learnt stand last.
-async fn top_clusters(pool: &PgPool, mut runs: Vec<&RunView>) -> Result<Vec<ClusterRow>> {
+async fn top_clusters(db: &Db, mut runs: Vec<&RunView>) -> Result<Vec<ClusterRow>> {
     runs.sort_by_key(|run| run.id);
     runs.dedup_by_key(|run| run.id);
     let mut clusters = Vec::new();
     for run in runs {
-        let of_run = read_runs::list_clusters(pool, run.id, MOST_CLUSTERS).await?;
-        clusters.extend(of_run.into_iter().map(|row| ClusterRow::new(row, &run.key)));
+        let list = read_runs::list_clusters(db.pool(), run.id, MOST_CLUSTERS);
+        let of_run = db.kept("clusters", &[run.id], MOST_CLUSTERS, list).await?;
+        clusters.extend(of_run.iter().map(|row| ClusterRow::new(row.clone(), &run.key)));
     }
     clusters.sort_by_key(|row| (row.mark.tone == "quiet", Reverse(row.cases)));
     clusters.truncate(TOP_CLUSTERS);

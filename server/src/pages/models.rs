@@ -26,8 +26,6 @@ use crate::filters;
 
 const PAGE_SIZE: u64 = 100;
 
-/// Suites whose subjects are models.
-
 /// The route.
 pub fn router() -> Router<AppState> {
     Router::new().route("/models", get(show))
@@ -88,8 +86,9 @@ async fn show(
     let pool = state.db.pool();
     let pins = scope::Asked { device: asked.device.as_deref(), run: asked.run.as_deref() };
     let scope = scope::find(pool, pins, Suite::MODELS, Suite::MODELS, state.clock.now()).await?;
-    let counts =
-        read_operators::count_by_subject(pool, &scope.run_ids, &scope.suites, None).await?;
+    let (ids, suites) = (&scope.run_ids, &scope.suites);
+    let count = read_operators::count_by_subject(pool, ids, suites, None);
+    let counts = state.db.kept("subjects", ids, (suites, None::<()>), count).await?;
     let seen = graphs::list_of_models(pool, &scope.run_ids, &scope.suites).await?;
     let graphs = Graphs::new(seen, &scope.pin);
     let columns: Vec<Column> =

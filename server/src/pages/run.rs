@@ -131,19 +131,18 @@ async fn show(
     let run = find(pool, &key).await?;
     let (filter, page) = read(&asked)?;
     let offset = (page - 1).saturating_mul(PAGE_SIZE);
-    let cases = read_runs::select_cases(
-        pool,
-        &vec![run.id; run.suites.len()],
-        &run.suites,
-        &filter,
-        PAGE_SIZE.cast_signed(),
-        offset.cast_signed(),
-    )
-    .await?;
+    let (ids, offset) = (vec![run.id; run.suites.len()], offset.cast_signed());
+    let select =
+        read_runs::select_cases(pool, &ids, &run.suites, &filter, PAGE_SIZE.cast_signed(), offset);
+    let db = &state.db;
+    let cases = db.kept("cases", &[run.id], (&filter, offset), select).await?;
     let counts = Counts::new(&read_runs::list_tallies(pool, &[run.id]).await?);
-    let outcomes = read_runs::count_outcomes(pool, run.id).await?;
-    let clusters = read_runs::list_clusters(pool, run.id, CLUSTERS).await?;
-    let unimplemented = read_home::list_unimplemented(pool, run.id).await?;
+    let count = read_runs::count_outcomes(pool, run.id);
+    let outcomes = db.kept("outcomes", &[run.id], (), count).await?;
+    let list = read_runs::list_clusters(pool, run.id, CLUSTERS);
+    let clusters = db.kept("clusters", &[run.id], CLUSTERS, list).await?;
+    let list = read_home::list_unimplemented(pool, run.id);
+    let unimplemented = db.kept("unimplemented", &[run.id], (), list).await?;
     let files = Files::read(pool, run.id, &run.key).await?;
     let previous = read_fleet::find_previous(pool, run.id).await?;
     let action = view::run_href(&run.key);
@@ -163,11 +162,11 @@ async fn show(
         suites: suite_rows(&run, &counts, &outcomes),
         total: SuiteRow::new("All".to_owned(), &action, "", counts.total(run.id), &outcomes),
         unimplemented: unimplemented
-            .into_iter()
-            .map(|row| UnimplementedRow::new(row, &run.key))
+            .iter()
+            .map(|row| UnimplementedRow::new(row.clone(), &run.key))
             .collect(),
         clusters_total: clusters.first().map_or(0, |cluster| cluster.total),
-        clusters: clusters.into_iter().map(|row| ClusterRow::new(row, &run.key)).collect(),
+        clusters: clusters.iter().map(|row| ClusterRow::new(row.clone(), &run.key)).collect(),
         files,
         cases: cases.iter().map(CaseRow::new).collect(),
         exports: exports(&run.key, &asked),

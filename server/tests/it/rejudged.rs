@@ -145,12 +145,16 @@ async fn what_pages_add_up_is_kept_for_sealed_runs_and_made_anew_when_one_change
         assert_eq!(summarised().await.0, 1);
         assert_eq!(server::ingest::summarise_due_runs(&world.state).await.unwrap(), 0);
         let before = world.get("/operators?run=n1").await.text;
+        let run_page = async || world.get("/runs/n1").await.text;
+        let missing = run_page().await;
+        assert_eq!(run_page().await, missing, "what is kept in memory says the same");
 
         // A result that comes after the seal is on the page before the sums are made again.
         world.deliver(&run.slice(2, 1)).await;
         assert_eq!(summarised().await.0, 0);
         let counted = world.get("/operators?run=n1").await.text;
         assert_ne!(before, counted);
+        assert_ne!(run_page().await, missing, "what is kept in memory is not older than the run");
         assert_eq!(server::ingest::summarise_due_runs(&world.state).await.unwrap(), 1);
         assert_eq!(summarised().await.0, 1);
         assert_eq!(world.get("/operators?run=n1").await.text, counted);
