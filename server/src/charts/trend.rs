@@ -40,6 +40,19 @@ pub struct TrendPoint {
     pub href: String,
 }
 
+/// What is said beside a night that stands alone, since one point shows no trend.
+#[derive(Debug, Clone)]
+pub struct TrendLabel {
+    /// Where the text begins, or ends.
+    pub x: f64,
+    /// Its base line.
+    pub y: f64,
+    /// Whether it begins or ends there: `start` or `end`.
+    pub anchor: &'static str,
+    /// Rate and day.
+    pub text: String,
+}
+
 /// How large it is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
@@ -66,6 +79,8 @@ pub struct TrendChart {
     pub lines: Vec<String>,
     /// The nights with a rate.
     pub points: Vec<TrendPoint>,
+    /// Beside the only point.
+    pub label: Option<TrendLabel>,
     /// First and last day; empty where there is no room for them.
     pub days: Option<(String, String)>,
     /// In words.
@@ -120,11 +135,31 @@ impl TrendChart {
             left,
             bottom: top + plot_height,
             grid: grid.map(|rate| GridLine { y: y_of(rate), label: format!("{rate} %") }).collect(),
+            label: match (points.as_slice(), rated.as_slice()) {
+                ([point], [(night, _)]) => {
+                    let middle = (left + plot_width / 2.0, top + plot_height / 2.0);
+                    Some(TrendLabel::new(point, night, middle))
+                }
+                _ => None,
+            },
             lines: lines.into_iter().filter(|line| line.contains('L')).collect(),
             points,
             days: (size == Size::Large).then(|| (first_day.to_string(), today.to_string())),
             description: describe(&rated),
         })
+    }
+}
+
+impl TrendLabel {
+    /// Towards the middle of the plot, where there is room for it.
+    fn new(point: &TrendPoint, night: &Night, (middle_x, middle_y): (f64, f64)) -> Self {
+        let is_left = point.x < middle_x;
+        Self {
+            x: if is_left { point.x - 3.0 } else { point.x + 3.0 },
+            y: if point.y < middle_y { point.y + 15.0 } else { point.y - 7.0 },
+            anchor: if is_left { "start" } else { "end" },
+            text: format!("{} on {}, the only night", night.count.rate(), night.day),
+        }
     }
 }
 
@@ -196,6 +231,7 @@ mod tests {
         let chart = chart(&nights).unwrap();
         assert_eq!(chart.lines.len(), 2, "{:?}", chart.lines);
         assert_eq!(chart.points.len(), 5);
+        assert!(chart.label.is_none());
         assert_eq!(
             chart.description,
             "nights with a rate: 5 of 90; the last one, 2026-11-30: 10 of 10, 100 %; lowest 80.0 % \
@@ -222,6 +258,9 @@ mod tests {
         let chart = chart(&nights).unwrap();
         assert_eq!(chart.points.len(), 1);
         assert!(!chart.points[0].is_complete);
+        let label = chart.label.unwrap();
+        assert_eq!(label.text, "50.0 % on 2026-11-30, the only night");
+        assert!((0.0..chart.bottom).contains(&label.y) && label.x < chart.width, "{label:?}");
         assert!(chart.points[0].title.contains("5 of 10"), "{}", chart.points[0].title);
         assert!(super::TrendChart::new(&[], nights[0].day, Size::Small).is_none());
     }
