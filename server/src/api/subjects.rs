@@ -61,6 +61,8 @@ struct OperatorBody {
     operator: String,
     cases: i64,
     passed: i64,
+    /// What the pass rate is out of: cases without those skipped or inconclusive.
+    counted: i64,
     blamed: i64,
     fell_back: i64,
     calls: Option<i64>,
@@ -86,7 +88,9 @@ async fn list_operators(
     let after = paging::read(query.cursor.as_deref())?;
     let run = choose_run(&state, &query).await?;
     let fetch = paging::fetch(limit);
-    let mut rows = cases::list_overloads(state.db.pool(), run.id, after.as_deref(), fetch).await?;
+    let after = after.as_deref();
+    let pool = state.db.pool();
+    let mut rows = cases::list_overloads(pool, run.id, query.suite, after, fetch).await?;
     let next = paging::cut(&mut rows, limit, |row| row.overload.clone());
     let operators: Vec<OperatorBody> = rows
         .into_iter()
@@ -95,6 +99,7 @@ async fn list_operators(
             operator: row.operator,
             cases: row.cases,
             passed: row.passed,
+            counted: row.counted,
             blamed: row.blamed,
             fell_back: row.fell_back,
             calls: row.calls,

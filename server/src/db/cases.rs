@@ -196,6 +196,8 @@ pub struct OverloadRow {
     pub cases: i64,
     /// Of those, that passed.
     pub passed: i64,
+    /// Of those, that are rated: neither skipped nor inconclusive.
+    pub counted: i64,
     /// Cases blamed on it.
     pub blamed: i64,
     /// Cases in which it was computed on the CPU.
@@ -204,10 +206,11 @@ pub struct OverloadRow {
     pub calls: Option<i64>,
 }
 
-/// Overloads of a run, by name; only those after `after`.
+/// Overloads of a run, by name; only those after `after`. `suite` limits it to cases of one suite.
 pub async fn list_overloads(
     db: impl PgExecutor<'_>,
     run_id: i64,
+    suite: Option<Suite>,
     after: Option<&str>,
     limit: i64,
 ) -> sqlx::Result<Vec<OverloadRow>> {
@@ -216,6 +219,7 @@ pub async fn list_overloads(
         r#"SELECT o.overload, o.operator, count(*) AS "cases!",
                count(*) FILTER (WHERE v.verdict IN ('passed', 'fixed', 'unexpected pass'))
                    AS "passed!",
+               count(*) FILTER (WHERE v.verdict NOT IN ('skipped', 'inconclusive')) AS "counted!",
                count(*) FILTER (WHERE t.blamed) AS "blamed!",
                count(*) FILTER (WHERE t.fell_back) AS "fell_back!",
                sum(t.calls)::bigint AS calls
@@ -223,10 +227,13 @@ pub async fn list_overloads(
            JOIN operators o ON o.id = t.operator_id
            JOIN case_verdicts v ON v.run_id = t.run_id AND v.case_id = t.case_id
            WHERE t.run_id = $1 AND ($2::text IS NULL OR o.overload > $2)
+             AND ($4::text IS NULL
+                  OR EXISTS (SELECT FROM cases c WHERE c.id = t.case_id AND c.suite = $4))
            GROUP BY o.overload, o.operator ORDER BY o.overload LIMIT $3"#,
         run_id,
         after,
-        limit
+        limit,
+        suite.as_ref().map(Suite::as_str)
     )
     .fetch_all(db)
     .await
