@@ -83,6 +83,7 @@ pub(super) async fn with_few_and_many_nights(
         ("run", "/runs/night-0"),
         ("case", "/runs/night-0/cases/operators%2Fopinfo%3Aop5%230%2Ffloat16.eager.forward"),
         ("operators", "/operators"),
+        ("entries", "/operators?view=entries"),
         ("overloads", "/operators?view=overloads"),
         ("operator", "/operators/aten::op5.Tensor"),
         ("operator of every case", "/operators/aten::empty.memory_format"),

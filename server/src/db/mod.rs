@@ -40,6 +40,7 @@ pub mod read_runs;
 pub mod read_search;
 pub mod read_timeline;
 pub mod read_trend;
+pub mod read_variants;
 pub mod read_waived;
 pub mod read_words;
 pub mod rejudge;
@@ -145,7 +146,8 @@ impl Db {
 pub async fn refresh_statistics(pool: &PgPool, day: NaiveDate) -> sqlx::Result<()> {
     sqlx::query!(
         "ANALYZE cases, manifest_entries, case_verdicts, operators, operator_cases, signatures,
-                 run_tallies, run_subjects, run_overloads"
+                 run_tallies, run_subjects, run_overloads,
+                 run_overload_variants"
     )
     .execute(pool)
     .await?;

@@ -1,100 +1,15 @@
-//! Queries of the operator and model pages: counts by subject and variant, and which overloads
-//! which cases dispatched.
+//! Queries of the operator and model pages: which overloads which cases dispatched, and what that
+//! stops. Counts by variant are in `read_variants`.
 //!
 //! All of them take (run, suite) pairs, read in parallel: a page shows the newest run of every
 //! suite, and these may be different runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use protocol::{Dtype, Mode, Outcome, Suite, Verdict};
+use protocol::{Outcome, Suite, Verdict};
 use sqlx::PgExecutor;
 
 use super::read_words::Word;
-
-/// Cases of one subject, variant, verdict and outcome.
-#[derive(Debug, Clone)]
-pub struct SubjectCount {
-    /// The suite.
-    pub suite: Word<Suite>,
-    /// The subject without sample number or size.
-    pub subject_base: String,
-    /// Element type.
-    pub dtype: Word<Dtype>,
-    /// Eager, strict or compile.
-    pub mode: Word<Mode>,
-    /// The judgement.
-    pub verdict: Word<Verdict>,
-    /// The outcome; nothing when missing.
-    pub outcome: Option<Word<Outcome>>,
-    /// How many.
-    pub cases: i64,
-}
-
-/// Counts by subject, dtype, mode, verdict and outcome, in no order: pages sort what they add up,
-/// and sorting tens of thousands of lines here would take longer than counting them. `form` limits
-/// it to cases of one direction and layout.
-pub async fn count_by_subject(
-    db: impl PgExecutor<'_>,
-    run_ids: &[i64],
-    suites: &[String],
-    form: Option<&Form>,
-) -> sqlx::Result<Vec<SubjectCount>> {
-    sqlx::query_as!(
-        SubjectCount,
-        r#"
-        SELECT s.suite AS "suite!: Word<Suite>", s.subject_base AS "subject_base!",
-               s.dtype AS "dtype!: Word<Dtype>", s.mode AS "mode!: Word<Mode>",
-               s.verdict AS "verdict!: Word<Verdict>", s.outcome AS "outcome: Word<Outcome>",
-               sum(s.cases)::bigint AS "cases!"
-        FROM (SELECT w.run_id, w.suite, r.summarised
-              FROM unnest($1::bigint[], $2::text[]) AS w (run_id, suite)
-              JOIN runs r ON r.id = w.run_id) AS w
-        CROSS JOIN LATERAL (
-            SELECT suite, subject_base, dtype, mode, direction, layout, verdict, outcome, cases
-            FROM run_subjects
-            WHERE run_id = w.run_id AND suite = w.suite AND w.summarised
-            UNION ALL
-            SELECT suite, subject_base, dtype, mode, direction, layout, verdict, outcome, cases
-            FROM counted_subjects
-            WHERE run_id = w.run_id AND suite = w.suite AND NOT w.summarised
-        ) AS s
-        WHERE $3::text IS NULL
-           OR (s.direction = $3 AND coalesce(s.layout, '') = coalesce($4::text, ''))
-        GROUP BY s.suite, s.subject_base, s.dtype, s.mode, s.verdict, s.outcome
-        "#,
-        run_ids,
-        suites,
-        form.map(|form| form.direction.as_str()),
-        form.and_then(|form| form.layout.as_deref()),
-    )
-    .fetch_all(db)
-    .await
-}
-
-/// How a case calls its operator: the direction, and `out`, `inplace`, `noncontiguous`, … where it
-/// is not the plain call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Form {
-    /// Forward or train.
-    pub direction: String,
-    /// Layout, where it matters.
-    pub layout: Option<String>,
-}
-
-/// Every form in which a case of the suite was ever planned.
-pub async fn list_forms(db: impl PgExecutor<'_>, suite: Suite) -> sqlx::Result<Vec<Form>> {
-    sqlx::query_as!(
-        Form,
-        r#"
-        SELECT DISTINCT direction AS "direction!", layout FROM cases
-        WHERE suite = $1 AND direction IS NOT NULL
-        ORDER BY 1, 2 NULLS FIRST
-        "#,
-        suite.as_str(),
-    )
-    .fetch_all(db)
-    .await
-}
 
 /// One overload over the cases that touched it.
 #[derive(Debug, Clone, Default)]
@@ -251,53 +166,6 @@ fn add_up(rows: Vec<SuiteOverload>) -> Vec<OverloadCount> {
         ..count
     };
     by_overload.into_values().map(finish).collect()
-}
-
-/// Cases that touched an operator, by suite and variant.
-#[derive(Debug, Clone)]
-pub struct OverloadVariantCount {
-    /// The overload.
-    pub overload: String,
-    /// Element type.
-    pub dtype: Word<Dtype>,
-    /// Eager, strict or compile.
-    pub mode: Word<Mode>,
-    /// The judgement.
-    pub verdict: Word<Verdict>,
-    /// The outcome; nothing when missing.
-    pub outcome: Option<Word<Outcome>>,
-    /// How many.
-    pub cases: i64,
-}
-
-/// Counts of the operator suite's cases that touched an operator, by overload and variant, in no
-/// order.
-pub async fn count_overload_variants(
-    db: impl PgExecutor<'_>,
-    run_ids: &[i64],
-    suites: &[String],
-    operator: &str,
-) -> sqlx::Result<Vec<OverloadVariantCount>> {
-    sqlx::query_as!(
-        OverloadVariantCount,
-        r#"
-        SELECT o.overload, c.dtype AS "dtype!: Word<Dtype>", c.mode AS "mode!: Word<Mode>",
-               v.verdict AS "verdict: Word<Verdict>", v.outcome AS "outcome: Word<Outcome>",
-               count(*) AS "cases!"
-        FROM unnest($1::bigint[], $2::text[]) AS w (run_id, suite)
-        JOIN operator_cases t ON t.run_id = w.run_id
-        JOIN operators o ON o.id = t.operator_id
-        JOIN cases c ON c.id = t.case_id AND c.suite = w.suite
-        JOIN case_verdicts v ON v.run_id = t.run_id AND v.case_id = t.case_id
-        WHERE c.suite = 'operators' AND (o.operator = $3 OR o.overload = $3)
-        GROUP BY o.overload, c.dtype, c.mode, v.verdict, v.outcome
-        "#,
-        run_ids,
-        suites,
-        operator,
-    )
-    .fetch_all(db)
-    .await
 }
 
 /// A subject that touches an operator.

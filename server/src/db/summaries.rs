@@ -1,6 +1,6 @@
-//! The tables `run_subjects` and `run_overloads`: what the cases of a sealed run add up to. Derived
-//! from verdicts and touches by the views `counted_subjects` and `counted_overloads`, which answer
-//! for every other run.
+//! The tables `run_subjects`, `run_overloads` and `run_overload_variants`: what the cases of a
+//! sealed run add up to. Derived from verdicts and touches by the views `counted_subjects`,
+//! `counted_overloads` and `counted_overload_variants`, which answer for every other run.
 
 use sqlx::{PgConnection, PgExecutor};
 
@@ -23,6 +23,9 @@ pub async fn store(connection: &mut PgConnection, run: &LockedRun) -> sqlx::Resu
     sqlx::query!("DELETE FROM run_overloads WHERE run_id = $1", run.id)
         .execute(&mut *connection)
         .await?;
+    sqlx::query!("DELETE FROM run_overload_variants WHERE run_id = $1", run.id)
+        .execute(&mut *connection)
+        .await?;
     sqlx::query!(
         "INSERT INTO run_subjects (run_id, suite, subject_base, dtype, mode, direction, layout,
                                    verdict, outcome, cases)
@@ -38,6 +41,15 @@ pub async fn store(connection: &mut PgConnection, run: &LockedRun) -> sqlx::Resu
          SELECT run_id, suite, operator_id, cases, passed, blamed, subjects, blocked_subjects,
                 fell_back, calls, blamed_outcomes
          FROM counted_overloads WHERE run_id = $1 ORDER BY suite, operator_id",
+        run.id
+    )
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query!(
+        "INSERT INTO run_overload_variants (run_id, suite, operator_id, dtype, mode, direction,
+                                            layout, verdict, outcome, cases)
+         SELECT run_id, suite, operator_id, dtype, mode, direction, layout, verdict, outcome, cases
+         FROM counted_overload_variants WHERE run_id = $1 ORDER BY suite, operator_id",
         run.id
     )
     .execute(&mut *connection)

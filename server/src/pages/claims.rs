@@ -24,6 +24,7 @@ use super::view::{self, Choice, Mark, Section, Shell};
 use crate::app::AppState;
 use crate::db::read_operators;
 use crate::db::read_runs::RunView;
+use crate::db::read_variants;
 use crate::error::Result;
 use crate::extract::Query;
 use crate::filters;
@@ -256,7 +257,7 @@ impl Measured {
         now: DateTime<Utc>,
     ) -> sqlx::Result<Self> {
         let (ids, suites) = ([run.id], [claim.suite.to_string()]);
-        let counts = read_operators::count_by_subject(pool, &ids, &suites, None).await?;
+        let counts = read_variants::count_by_subject(pool, &ids, &suites, None).await?;
         let mut subjects: BTreeMap<&str, Count> = BTreeMap::new();
         let mut cases = Count::default();
         for row in &counts {

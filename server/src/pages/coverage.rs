@@ -102,13 +102,14 @@ pub(super) async fn count_build(pool: &PgPool, scope: &Scope) -> Result<Vec<Cove
 }
 
 /// Every definition that an inventory alone can be counted by, and the chosen one, which may need
-/// results.
+/// results; none without an inventory.
 pub(super) async fn count_for(
     pool: &PgPool,
     scope: &Scope,
-    inventory: &Inventory,
+    inventory: Option<&Inventory>,
     chosen: Option<Definition>,
 ) -> Result<Vec<Coverage>> {
+    let Some(inventory) = inventory else { return Ok(Vec::new()) };
     let usage = match chosen {
         Some(Definition::OpinfoExecuted | Definition::Tier1Calls) => usage(pool, scope).await?,
         Some(_) | None => Usage::default(),

@@ -1,10 +1,12 @@
 //! A matrix of counts: names by dtype and mode, with families and sums.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::{Dtype, Mode};
 
 use super::count::Count;
+use crate::db::read_variants::OverloadVariantCount;
 
 /// A column of a matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,7 +16,7 @@ pub(super) struct Column {
 }
 
 /// One line of a matrix: its sum, and a cell per column; nothing where no case exists.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct MatrixRow {
     pub(super) name: String,
     pub(super) href: String,
@@ -23,6 +25,20 @@ pub(super) struct MatrixRow {
     pub(super) class: &'static str,
     pub(super) sum: Count,
     pub(super) cells: Vec<Option<Count>>,
+    /// Lines that it is the sum of, where they stand below it.
+    pub(super) children: Vec<MatrixRow>,
+    pub(super) fold: Fold,
+}
+
+/// What leads from a line to the lines that it is the sum of, or back.
+#[derive(Debug, Default)]
+pub(super) struct Fold {
+    /// `3 overloads`; empty for a line that is the sum of none.
+    pub(super) label: String,
+    /// Empty where they cannot be opened or closed.
+    pub(super) href: String,
+    /// Whether this is the line that the address opens.
+    pub(super) is_open: bool,
 }
 
 /// Counts by name and column, from which rows and sums are made.
@@ -32,12 +48,38 @@ pub(super) struct Matrix {
 }
 
 impl Matrix {
+    /// Cases that touched overloads, by the names of these.
+    pub(super) fn of_overloads(counts: &[OverloadVariantCount]) -> Self {
+        let mut matrix = Self::default();
+        for count in counts {
+            let column = Column { mode: count.mode.0, dtype: count.dtype.0 };
+            let outcome = count.outcome.map(|word| word.0);
+            matrix.entry(&count.overload, column).add(count.verdict.0, outcome, count.cases);
+        }
+        matrix
+    }
+
     pub(super) fn entry(&mut self, name: &str, column: Column) -> &mut Count {
         if !self.cells.contains_key(name) {
             self.cells.insert(name.to_owned(), BTreeMap::new());
         }
         let row = self.cells.get_mut(name).expect("inserted above");
         row.entry(column).or_default()
+    }
+
+    /// Makes sure that there is a row of this name, be it without any case.
+    pub(super) fn touch(&mut self, name: &str) {
+        self.cells.entry(name.to_owned()).or_default();
+    }
+
+    /// Names of the rows, sorted.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.cells.keys().map(String::as_str)
+    }
+
+    /// Leaves only some of the rows.
+    pub(super) fn retain(&mut self, keeps: impl Fn(&str, &Count) -> bool) {
+        self.cells.retain(|name, row| keeps(name, &sum_of(row.values())));
     }
 
     /// Every column in which some row has a case, modes together.
@@ -47,26 +89,25 @@ impl Matrix {
         all.into_iter().collect()
     }
 
+    /// A line for each name, without a family.
     pub(super) fn rows(&self, href: impl Fn(&str) -> String) -> Vec<MatrixRow> {
         let columns = self.columns();
-        self.cells
-            .iter()
-            .map(|(name, row)| {
-                let mut sum = Count::default();
-                for count in row.values() {
-                    sum += count;
-                }
-                MatrixRow {
-                    name: name.clone(),
-                    href: href(name),
-                    family: family(name).to_owned(),
-                    class: "",
-                    sum,
-                    cells: columns.iter().map(|column| row.get(column).cloned()).collect(),
-                }
-            })
-            .collect()
+        let row = |(name, row): (&String, &BTreeMap<Column, Count>)| MatrixRow {
+            name: name.clone(),
+            href: href(name),
+            sum: sum_of(row.values()),
+            cells: columns.iter().map(|column| row.get(column).cloned()).collect(),
+            ..MatrixRow::default()
+        };
+        self.cells.iter().map(row).collect()
     }
+}
+
+fn sum_of<'a>(counts: impl Iterator<Item = &'a Count>) -> Count {
+    counts.fold(Count::default(), |mut sum, count| {
+        sum += count;
+        sum
+    })
 }
 
 /// How many columns each mode has, for the upper line of heads.
@@ -83,17 +124,47 @@ pub(super) fn mode_spans(columns: &[Column]) -> Vec<(&'static str, usize)> {
 
 /// Sums rows cell by cell, so that a roll-up equals its children.
 pub(super) fn add_up(name: &str, href: String, rows: &[&MatrixRow], width: usize) -> MatrixRow {
-    let mut sum = Count::default();
     let mut cells: Vec<Option<Count>> = vec![None; width];
     for row in rows {
-        sum += &row.sum;
         for (total, cell) in cells.iter_mut().zip(&row.cells) {
             if let Some(cell) = cell {
                 *total.get_or_insert_default() += cell;
             }
         }
     }
-    MatrixRow { name: name.to_owned(), href, family: name.to_owned(), class: "", sum, cells }
+    MatrixRow {
+        name: name.to_owned(),
+        href,
+        sum: sum_of(rows.iter().map(|row| &row.sum)),
+        cells,
+        ..MatrixRow::default()
+    }
+}
+
+/// Sums of the rows of each family, by its name.
+pub(super) fn add_up_families(
+    rows: &[MatrixRow],
+    width: usize,
+    href: impl Fn(&str) -> String,
+) -> Vec<MatrixRow> {
+    let mut by_family: BTreeMap<&str, Vec<&MatrixRow>> = BTreeMap::new();
+    for row in rows {
+        by_family.entry(&row.family).or_default().push(row);
+    }
+    by_family.iter().map(|(name, rows)| add_up(name, href(name), rows, width)).collect()
+}
+
+/// What sums can be sorted by.
+pub(super) const ORDERS: [(&str, &str); 3] =
+    [("", "name"), ("failing", "most failing cases"), ("rate", "lowest pass rate")];
+
+/// Brings rows that are in the order of their names into one of [`ORDERS`].
+pub(super) fn sort(rows: &mut [MatrixRow], order: Option<&str>) {
+    match order.unwrap_or_default() {
+        "failing" => rows.sort_by_key(|row| Reverse(row.sum.not_passed())),
+        "rate" => rows.sort_by_key(|row| row.sum.rate_order()),
+        _ => {}
+    }
 }
 
 /// Name spaces of PyTorch's operator database; everything else is `torch`.
@@ -111,7 +182,7 @@ const FAMILIES: [&str; 9] = [
 
 /// The family of an entry, by the name space it is in.
 #[must_use]
-fn family(entry: &str) -> &'static str {
+pub(super) fn entry_family(entry: &str) -> &'static str {
     let is_in =
         |space: &&&str| entry.strip_prefix(**space).is_some_and(|rest| rest.starts_with('.'));
     FAMILIES.iter().find(is_in).copied().unwrap_or("torch")
@@ -133,7 +204,7 @@ mod tests {
             ("linalgebra", "torch"),
             ("signal.windows.hann", "signal.windows"),
         ] {
-            assert_eq!(family(entry), name, "{entry}");
+            assert_eq!(entry_family(entry), name, "{entry}");
         }
     }
 

@@ -19,7 +19,7 @@ use super::scope::{self, Scope};
 use super::view::{self, Choice, Pager, Section, Shell};
 use crate::app::AppState;
 use crate::db::graphs;
-use crate::db::read_operators::{self, SubjectCount};
+use crate::db::read_variants::{self, SubjectCount};
 use crate::error::Result;
 use crate::extract::Query;
 use crate::filters;
@@ -87,7 +87,7 @@ async fn show(
     let pins = scope::Asked { device: asked.device.as_deref(), run: asked.run.as_deref() };
     let scope = scope::find(pool, pins, Suite::MODELS, Suite::MODELS, state.clock.now()).await?;
     let (ids, suites) = (&scope.run_ids, &scope.suites);
-    let count = read_operators::count_by_subject(pool, ids, suites, None);
+    let count = read_variants::count_by_subject(pool, ids, suites, None);
     let counts = state.db.kept("subjects", ids, (suites, None::<()>), count).await?;
     let seen = graphs::list_of_models(pool, &scope.run_ids, &scope.suites).await?;
     let graphs = Graphs::new(seen, &scope.pin);

@@ -28,6 +28,7 @@ use crate::db::inventories;
 use crate::db::read_cases;
 use crate::db::read_operators::{self, OverloadCount};
 use crate::db::read_runs::{self, CaseFilter, CaseView};
+use crate::db::read_variants;
 use crate::error::{Error, Result};
 use crate::extract::{Path, Query};
 use crate::filters;
@@ -207,13 +208,9 @@ async fn overload_page(
 ) -> Result<OperatorPage> {
     let (ids, suites) = (&scope.run_ids, &scope.suites);
     let overloads = read_operators::count_overloads(pool, ids, suites, Some(&name)).await?;
-    let variants = read_operators::count_overload_variants(pool, ids, suites, &name).await?;
-    let mut matrix = Matrix::default();
-    for count in &variants {
-        let column = Column { mode: count.mode.0, dtype: count.dtype.0 };
-        let outcome = count.outcome.map(|word| word.0);
-        matrix.entry(&count.overload, column).add(count.verdict.0, outcome, count.cases);
-    }
+    let variants =
+        read_variants::count_overload_variants(pool, ids, suites, None, Some(&name)).await?;
+    let matrix = Matrix::of_overloads(&variants);
     let users = read_operators::list_operator_users(pool, ids, suites, &name).await?;
     let filter =
         CaseFilter { operator: Some(name.clone()), only_bad: true, ..CaseFilter::default() };

@@ -1,8 +1,6 @@
-//! The operator matrix: families and entries of the operator suite by dtype and mode, narrowed by
-//! form and class. Its second view, by overload over all suites, is `overloads`.
-
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
+//! The views of operators, and what their addresses have in common. Here are the entries of the
+//! operator suite by dtype and mode, narrowed by form and class; families, operators and overloads of
+//! ATen by dtype and mode are in `operator_matrix`, overloads over all suites in `overloads`.
 
 use askama::Template;
 use askama_web::WebTemplate;
@@ -13,37 +11,115 @@ use axum::routing::get;
 use protocol::Suite;
 use protocol::inventory::Class;
 use serde::Deserialize;
+use sqlx::PgPool;
 
-use super::matrix::{Column, Matrix, MatrixRow, add_up, mode_spans};
+use super::classes::{Classes, class_choices};
+use super::matrix::{
+    self, Column, Matrix, MatrixRow, add_up, add_up_families, entry_family, mode_spans,
+};
 use super::operator;
-use super::overloads::{self, Classes};
+use super::operator_matrix;
+use super::overloads;
 use super::scope::{self, Scope};
 use super::view::{self, Choice, Pager, Section, Shell};
 use crate::app::AppState;
+use crate::db::Db;
 use crate::db::inventories;
-use crate::db::read_operators::{self, Form, SubjectCount};
+use crate::db::read_variants::{self, Form, SubjectCount};
 use crate::error::{Error, Result};
 use crate::extract::Query;
 use crate::filters;
 
-/// Lines of a page, in either view.
-pub(super) const PAGE_SIZE: u64 = 100;
+/// Lines of a page, in every view.
+const PAGE_SIZE: u64 = 100;
 
 /// The route.
 pub fn router() -> Router<AppState> {
     Router::new().route("/operators", get(show))
 }
 
-/// What the address of either view asks for.
-#[derive(Debug, Deserialize)]
+/// How operators can be looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum View {
+    /// Families, operators and overloads of ATen.
+    Matrix,
+    /// Entries of the operator suite.
+    Entries,
+    /// Overloads of ATen over all suites.
+    Overloads,
+}
+
+impl View {
+    const ALL: [Self; 3] = [Self::Matrix, Self::Entries, Self::Overloads];
+
+    fn read(word: Option<&str>) -> Result<Self> {
+        let word = word.filter(|word| !word.is_empty()).unwrap_or(Self::Matrix.as_str());
+        Self::ALL.into_iter().find(|view| view.as_str() == word).ok_or_else(|| {
+            Error::bad_request(
+                format!(
+                    "unknown view `{word}`: it must be one of {}",
+                    Self::ALL.map(Self::as_str).join(", ")
+                ),
+                "choose one of these words, or leave it out",
+            )
+        })
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Matrix => "matrix",
+            Self::Entries => "entries",
+            Self::Overloads => "overloads",
+        }
+    }
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Matrix => "operators and overloads of ATen",
+            Self::Entries => "entries of the operator suite",
+            Self::Overloads => "overloads over all suites",
+        }
+    }
+
+    /// Parameters of an address of the view; `kept` is what narrows it.
+    fn address<'a>(self, scope: &'a Scope, kept: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+        let mut all = match self {
+            Self::Matrix => Vec::new(),
+            Self::Entries | Self::Overloads => vec![("view", self.as_str())],
+        };
+        all.extend(scope.pin.split_once('='));
+        all.extend(kept);
+        all
+    }
+
+    /// The same as a link.
+    pub(super) fn href(self, scope: &Scope, kept: &[(&str, &str)]) -> String {
+        view::link("/operators", &self.address(scope, kept))
+    }
+
+    /// All of them, for the switch of this one; the value is the address.
+    pub(super) fn choices(self, scope: &Scope) -> Vec<Choice> {
+        let choice = |view: Self| Choice {
+            value: view.href(scope, &[]),
+            label: view.title().to_owned(),
+            chosen: view == self,
+        };
+        Self::ALL.into_iter().map(choice).collect()
+    }
+}
+
+/// What the address of any view asks for.
+#[derive(Debug, Default, Deserialize)]
 pub(super) struct Parameters {
-    device: Option<String>,
-    run: Option<String>,
-    view: Option<String>,
+    pub(super) device: Option<String>,
+    pub(super) run: Option<String>,
+    pub(super) view: Option<String>,
+    /// The operator whose overloads are shown below it.
+    pub(super) open: Option<String>,
     pub(super) definition: Option<String>,
     pub(super) class: Option<String>,
     pub(super) family: Option<String>,
-    form: Option<String>,
+    pub(super) form: Option<String>,
     pub(super) text: Option<String>,
     pub(super) show: Option<String>,
     pub(super) sort: Option<String>,
@@ -64,19 +140,35 @@ impl Parameters {
         ]
     }
 
+    /// The same with another family.
+    pub(super) fn chosen_of_family<'a>(&'a self, family: &'a str) -> [(&'a str, &'a str); 7] {
+        self.chosen().map(|(name, value)| (name, if name == "family" { family } else { value }))
+    }
+
     /// Whether anything narrows.
     pub(super) fn is_filtered(&self) -> bool {
         self.chosen().iter().any(|(name, value)| *name != "sort" && !value.is_empty())
     }
+
+    /// Text that names are searched for, in small letters.
+    pub(super) fn text_to_find(&self) -> String {
+        self.text.as_deref().unwrap_or_default().trim().to_lowercase()
+    }
+
+    /// Where in `total` lines a page is.
+    pub(super) fn pager(&self, view: View, scope: &Scope, page: u64, total: usize) -> Pager {
+        let address = view.address(scope, &self.chosen());
+        Pager::new("/operators", &address, page, PAGE_SIZE, total as u64)
+    }
 }
 
 #[derive(Debug, Template, WebTemplate)]
-#[template(path = "pages/operators.html")]
-struct OperatorsPage {
+#[template(path = "pages/entries.html")]
+struct EntriesPage {
     shell: Shell,
     scope: Scope,
-    entries_href: String,
-    overloads_href: String,
+    views: Vec<Choice>,
+    all_href: String,
     columns: Vec<Column>,
     mode_spans: Vec<(&'static str, usize)>,
     families: Vec<MatrixRow>,
@@ -95,29 +187,53 @@ struct OperatorsPage {
 
 async fn show(State(state): State<AppState>, Query(asked): Query<Parameters>) -> Result<Response> {
     let pool = state.db.pool();
-    let by_overload = match asked.view.as_deref().unwrap_or_default() {
-        "" | "entries" => false,
-        "overloads" => true,
-        other => {
-            return Err(Error::bad_request(
-                format!("unknown view `{other}`: it must be one of entries, overloads"),
-                "choose one of these words, or leave it out",
-            ));
-        }
+    let view = View::read(asked.view.as_deref())?;
+    let (wanted, deciding): (&[Suite], &[Suite]) = match view {
+        // Its cells are those of the operator suite; a definition may count calls of models.
+        View::Matrix => (Suite::ALL, &[Suite::Operators]),
+        View::Entries => (&[Suite::Operators], &[Suite::Operators]),
+        View::Overloads => (Suite::ALL, Suite::ALL),
     };
-    let wanted: &[Suite] = if by_overload { Suite::ALL } else { &[Suite::Operators] };
     let pins = scope::Asked { device: asked.device.as_deref(), run: asked.run.as_deref() };
-    let scope = scope::find(pool, pins, wanted, wanted, state.clock.now()).await?;
-    if by_overload {
-        return Ok(overloads::page(pool, scope, &asked).await?.into_response());
+    let scope = scope::find(pool, pins, wanted, deciding, state.clock.now()).await?;
+    Ok(match view {
+        View::Matrix => operator_matrix::page(&state.db, scope, &asked).await?.into_response(),
+        View::Entries => entries_page(&state.db, scope, &asked).await?.into_response(),
+        View::Overloads => overloads::page(pool, scope, &asked).await?.into_response(),
+    })
+}
+
+/// The forms of the operator suite, and which of them the address asks for.
+pub(super) struct Forms {
+    all: Vec<Form>,
+    chosen: Option<usize>,
+}
+
+impl Forms {
+    pub(super) async fn read(pool: &PgPool, asked: &Parameters) -> Result<Self> {
+        let all = read_variants::list_forms(pool, Suite::Operators).await?;
+        let Some(name) = asked.form.as_deref().filter(|name| !name.is_empty()) else {
+            return Ok(Self { all, chosen: None });
+        };
+        if let Some(place) = all.iter().position(|form| form_name(form) == name) {
+            return Ok(Self { all, chosen: Some(place) });
+        }
+        let known: Vec<String> = all.iter().map(form_name).collect();
+        Err(Error::bad_request(
+            format!("no case has the form `{name}`: it must be one of {}", known.join("; ")),
+            "choose one of these, or leave it out",
+        ))
     }
-    let forms = read_operators::list_forms(pool, Suite::Operators).await?;
-    let form = chosen_form(&forms, &asked)?;
-    let counts =
-        read_operators::count_by_subject(pool, &scope.run_ids, &scope.suites, form).await?;
-    let inventory = inventories::find(pool, &scope.run_ids).await?;
-    let classes = Classes::new(inventory.as_ref());
-    Ok(entries_page(scope, &asked, &counts, &classes, &forms)?.into_response())
+
+    pub(super) fn chosen(&self) -> Option<&Form> {
+        self.chosen.map(|place| &self.all[place])
+    }
+
+    pub(super) fn choices(&self) -> Vec<Choice> {
+        let names: Vec<String> = self.all.iter().map(form_name).collect();
+        let chosen = self.chosen().map(form_name);
+        Choice::words(names.iter().map(String::as_str), chosen.as_deref())
+    }
 }
 
 /// `forward`, or `forward, out`.
@@ -126,20 +242,6 @@ fn form_name(form: &Form) -> String {
         Some(layout) => format!("{}, {layout}", form.direction),
         None => form.direction.clone(),
     }
-}
-
-fn chosen_form<'a>(forms: &'a [Form], asked: &Parameters) -> Result<Option<&'a Form>> {
-    let Some(name) = asked.form.as_deref().filter(|name| !name.is_empty()) else {
-        return Ok(None);
-    };
-    let found = forms.iter().find(|form| form_name(form) == name);
-    found.map(Some).ok_or_else(|| {
-        let known: Vec<String> = forms.iter().map(form_name).collect();
-        Error::bad_request(
-            format!("no case has the form `{name}`: it must be one of {}", known.join("; ")),
-            "choose one of these, or leave it out",
-        )
-    })
 }
 
 /// The part of the rows that a page shows.
@@ -160,14 +262,61 @@ pub(super) fn choices(list: &[(&str, &str)], chosen: Option<&str>) -> Vec<Choice
         .collect()
 }
 
-fn entries_page(
-    scope: Scope,
-    asked: &Parameters,
-    counts: &[SubjectCount],
-    classes: &Classes,
-    forms: &[Form],
-) -> Result<OperatorsPage> {
+async fn entries_page(db: &Db, scope: Scope, asked: &Parameters) -> Result<EntriesPage> {
     let class = view::word::<Class>(asked.class.as_deref())?;
+    let pool = db.pool();
+    let forms = Forms::read(pool, asked).await?;
+    let (ids, suites, form) = (&scope.run_ids, &scope.suites, forms.chosen());
+    let count = read_variants::count_by_subject(pool, ids, suites, form);
+    let counts = db.kept("subjects", ids, (suites, form), count).await?;
+    let classes = Classes::new(inventories::find(pool, &scope.run_ids).await?.as_ref());
+    let matrix = matrix_of_entries(&counts, &classes, class);
+    let columns = matrix.columns();
+    let mut rows = matrix.rows(|name| view::operator_href(name, &scope.pin));
+    for row in &mut rows {
+        row.class = classes.of_entry(&row.name).map_or("", Class::as_str);
+        row.family = entry_family(&row.name).to_owned();
+    }
+    let families = add_up_families(&rows, columns.len(), |name| {
+        let kept = [
+            ("class", class.map_or("", Class::as_str)),
+            ("form", asked.form.as_deref().unwrap_or_default()),
+            ("family", name),
+        ];
+        View::Entries.href(&scope, &kept) + "#entries"
+    });
+    let all: Vec<&MatrixRow> = families.iter().collect();
+    let total = add_up("All families", String::new(), &all, columns.len());
+    let names: Vec<String> = families.iter().map(|row| row.name.clone()).collect();
+    let page = view::page_number(asked.page.as_deref())?;
+    let rows = chosen_entries(rows, asked);
+    Ok(EntriesPage {
+        shell: Shell::new(Section::Operators),
+        views: View::Entries.choices(&scope),
+        all_href: View::Entries.href(&scope, &[]),
+        mode_spans: mode_spans(&columns),
+        columns,
+        families,
+        total,
+        pager: asked.pager(View::Entries, &scope, page, rows.len()),
+        entries: cut(rows, page),
+        family_choices: Choice::words(names.iter().map(String::as_str), asked.family.as_deref()),
+        class_choices: class_choices(class),
+        form_choices: forms.choices(),
+        show_choices: choices(
+            &[("", "all"), ("failing", "not all passing"), ("missing", "with missing cases")],
+            asked.show.as_deref(),
+        ),
+        sort_choices: choices(&matrix::ORDERS, asked.sort.as_deref()),
+        has_classes: !classes.is_empty(),
+        text: asked.text.clone().unwrap_or_default(),
+        is_filtered: asked.is_filtered(),
+        scope,
+    })
+}
+
+/// Counts of the entries of a class, or of all.
+fn matrix_of_entries(counts: &[SubjectCount], classes: &Classes, class: Option<Class>) -> Matrix {
     let mut matrix = Matrix::default();
     for count in counts {
         let name = operator::entry_name(&count.subject_base);
@@ -178,69 +327,12 @@ fn entries_page(
         let outcome = count.outcome.map(|word| word.0);
         matrix.entry(name, column).add(count.verdict.0, outcome, count.cases);
     }
-    let columns = matrix.columns();
-    let mut rows = matrix.rows(|name| view::operator_href(name, &scope.pin));
-    for row in &mut rows {
-        row.class = classes.of_entry(&row.name).map_or("", Class::as_str);
-    }
-    let mut by_family: BTreeMap<&str, Vec<&MatrixRow>> = BTreeMap::new();
-    for row in &rows {
-        by_family.entry(&row.family).or_default().push(row);
-    }
-    let pin: Vec<(&str, &str)> = scope.pin.split_once('=').into_iter().collect();
-    let families: Vec<MatrixRow> = by_family
-        .iter()
-        .map(|(name, rows)| {
-            let mut with_family = pin.clone();
-            with_family.push(("class", class.map_or("", Class::as_str)));
-            with_family.push(("form", asked.form.as_deref().unwrap_or_default()));
-            with_family.push(("family", name));
-            let href = view::link("/operators", &with_family) + "#entries";
-            add_up(name, href, rows, columns.len())
-        })
-        .collect();
-    let all: Vec<&MatrixRow> = families.iter().collect();
-    let total = add_up("All families", String::new(), &all, columns.len());
-    let names: Vec<String> = families.iter().map(|row| row.name.clone()).collect();
-    let forms: Vec<String> = forms.iter().map(form_name).collect();
-
-    let page = view::page_number(asked.page.as_deref())?;
-    let rows = chosen_entries(rows, asked);
-    let mut parameters = pin.clone();
-    parameters.extend(asked.chosen());
-    let mut overloads = pin.clone();
-    overloads.insert(0, ("view", "overloads"));
-    Ok(OperatorsPage {
-        shell: Shell::new(Section::Operators),
-        entries_href: view::link("/operators", &pin),
-        overloads_href: view::link("/operators", &overloads),
-        mode_spans: mode_spans(&columns),
-        columns,
-        families,
-        total,
-        pager: Pager::new("/operators", &parameters, page, PAGE_SIZE, rows.len() as u64),
-        entries: cut(rows, page),
-        family_choices: Choice::words(names.iter().map(String::as_str), asked.family.as_deref()),
-        class_choices: overloads::class_choices(class),
-        form_choices: Choice::words(forms.iter().map(String::as_str), asked.form.as_deref()),
-        show_choices: choices(
-            &[("", "all"), ("failing", "not all passing"), ("missing", "with missing cases")],
-            asked.show.as_deref(),
-        ),
-        sort_choices: choices(
-            &[("", "name"), ("failing", "most failing cases"), ("rate", "lowest pass rate")],
-            asked.sort.as_deref(),
-        ),
-        has_classes: !classes.is_empty(),
-        text: asked.text.clone().unwrap_or_default(),
-        is_filtered: asked.is_filtered(),
-        scope,
-    })
+    matrix
 }
 
 /// Entries that the filter leaves, in the order asked for.
 fn chosen_entries(mut rows: Vec<MatrixRow>, asked: &Parameters) -> Vec<MatrixRow> {
-    let text = asked.text.as_deref().unwrap_or_default().trim().to_lowercase();
+    let text = asked.text_to_find();
     let family = asked.family.as_deref().unwrap_or_default();
     let show = asked.show.as_deref().unwrap_or_default();
     rows.retain(|row| {
@@ -252,10 +344,6 @@ fn chosen_entries(mut rows: Vec<MatrixRow>, asked: &Parameters) -> Vec<MatrixRow
                 _ => true,
             }
     });
-    match asked.sort.as_deref().unwrap_or_default() {
-        "failing" => rows.sort_by_key(|row| Reverse(row.sum.not_passed())),
-        "rate" => rows.sort_by_key(|row| row.sum.rate_order()),
-        _ => {}
-    }
+    matrix::sort(&mut rows, asked.sort.as_deref());
     rows
 }

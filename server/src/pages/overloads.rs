@@ -2,16 +2,17 @@
 //! coverage, then every overload with what it stops. The definitions are those of `coverage`.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use askama::Template;
 use askama_web::WebTemplate;
 use protocol::coverage::{Coverage, Definition};
-use protocol::inventory::{Class, Inventory, operator_of};
+use protocol::inventory::{Class, Inventory};
 use sqlx::PgPool;
 
+use super::classes::{Classes, Narrowing, class_choices, definition_choices, family};
 use super::coverage::{self, CoverageRow, Figure};
-use super::operators::{PAGE_SIZE, Parameters, choices, cut};
+use super::operators::{Parameters, View, choices, cut};
 use super::scope::Scope;
 use super::view::{self, Choice, Mark, Pager, Section, Shell};
 use crate::db::inventories;
@@ -24,8 +25,8 @@ use crate::filters;
 pub(super) struct OverloadsPage {
     shell: Shell,
     scope: Scope,
-    entries_href: String,
-    overloads_href: String,
+    views: Vec<Choice>,
+    all_href: String,
     coverage: Vec<CoverageRow>,
     definition: &'static str,
     describes: &'static str,
@@ -116,51 +117,6 @@ impl FamilyRow {
     }
 }
 
-/// What the operators and overloads of an inventory are.
-pub(super) struct Classes {
-    overloads: HashMap<String, Class>,
-    operators: HashMap<String, Class>,
-}
-
-impl Classes {
-    pub(super) fn new(inventory: Option<&Inventory>) -> Self {
-        let mut classes = Self { overloads: HashMap::new(), operators: HashMap::new() };
-        let Some(inventory) = inventory else { return classes };
-        for overload in &inventory.overloads {
-            let class = overload.class(&inventory.dispatch_key);
-            classes.overloads.insert(overload.name.clone(), class);
-            let best = classes.operators.entry(overload.operator().to_owned()).or_insert(class);
-            *best = class.min(*best);
-        }
-        classes
-    }
-
-    /// Of an overload, or the best of the overloads where only an operator is named.
-    pub(super) fn of(&self, name: &str) -> Option<Class> {
-        self.overloads.get(name).or_else(|| self.operators.get(name)).copied()
-    }
-
-    /// Of the operator that has the name of an entry of the operator database: the best of its
-    /// overloads. Families whose entries only share words with ATen have none.
-    pub(super) fn of_entry(&self, entry: &str) -> Option<Class> {
-        let last = entry.rsplit('.').next().unwrap_or(entry);
-        let first = entry.split('.').next().unwrap_or(entry);
-        let only_words = ["masked", "sparse", "signal", "_refs", "ops"].contains(&first);
-        let names = [entry.replace('.', "_"), last.to_owned(), first.to_owned()];
-        let most = if only_words { 1 } else { names.len() };
-        names[..most].iter().find_map(|name| self.operators.get(&format!("aten::{name}"))).copied()
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.overloads.is_empty()
-    }
-}
-
-/// The classes to choose from.
-pub(super) fn class_choices(chosen: Option<Class>) -> Vec<Choice> {
-    Choice::words(Class::ALL.iter().map(|class| class.as_str()), chosen.map(Class::as_str))
-}
-
 /// The page, for what the address asks.
 pub(super) async fn page(pool: &PgPool, scope: Scope, asked: &Parameters) -> Result<OverloadsPage> {
     let definition = view::word::<Definition>(asked.definition.as_deref())?;
@@ -168,29 +124,20 @@ pub(super) async fn page(pool: &PgPool, scope: Scope, asked: &Parameters) -> Res
     let counts = read_operators::count_overloads(pool, &scope.run_ids, &scope.suites, None).await?;
     let inventory = inventories::find(pool, &scope.run_ids).await?;
     let classes = Classes::new(inventory.as_ref());
-    let counted = match &inventory {
-        Some(inventory) => coverage::count_for(pool, &scope, inventory, definition).await?,
-        None => Vec::new(),
-    };
+    let counted = coverage::count_for(pool, &scope, inventory.as_ref(), definition).await?;
     let chosen = definition.and_then(|own| counted.iter().find(|one| one.definition == own));
     let counts = with_untouched(counts, inventory.as_ref());
     let rolled = roll_up(&scope, definition, chosen, &counts, &classes, class);
-    let rows = chosen_rows(counts, asked, chosen, &classes, class);
-    let pages = view::page_number(asked.page.as_deref())?;
-    let pager =
-        Pager::new("/operators", &parameters(&scope, asked), pages, PAGE_SIZE, rows.len() as u64);
-    let pin: Vec<(&str, &str)> = scope.pin.split_once('=').into_iter().collect();
-    let mut overloads = pin.clone();
-    overloads.insert(0, ("view", "overloads"));
-    let definitions = std::iter::once(("", "every overload"))
-        .chain(Definition::ALL.iter().map(|own| (own.as_str(), own.as_str())));
+    let rows = chosen_rows(counts, asked, &Narrowing::new(&classes, class, definition, chosen));
+    let page = view::page_number(asked.page.as_deref())?;
+    let pager = asked.pager(View::Overloads, &scope, page, rows.len());
     let names: Vec<String> = rolled.iter().map(|row| row.name.clone()).collect();
     let mut total = FamilyRow::new("All families", String::new());
     rolled.iter().for_each(|row| total.add_row(row));
     Ok(OverloadsPage {
         shell: Shell::new(Section::Operators),
-        entries_href: view::link("/operators", &pin),
-        overloads_href: view::link("/operators", &overloads),
+        views: View::Overloads.choices(&scope),
+        all_href: View::Overloads.href(&scope, &[]),
         coverage: coverage::rows(&counted, &scope.pin, definition),
         definition: definition.map_or("", Definition::as_str),
         describes: definition.map_or("", Definition::describe),
@@ -198,7 +145,7 @@ pub(super) async fn page(pool: &PgPool, scope: Scope, asked: &Parameters) -> Res
         unit: chosen.map_or("overloads", |chosen| chosen.unit),
         families: if inventory.is_some() { rolled } else { Vec::new() },
         total,
-        definition_choices: choices(&definitions.collect::<Vec<_>>(), asked.definition.as_deref()),
+        definition_choices: definition_choices(asked.definition.as_deref()),
         class_choices: class_choices(class),
         family_choices: Choice::words(names.iter().map(String::as_str), asked.family.as_deref()),
         show_choices: choices(
@@ -211,7 +158,7 @@ pub(super) async fn page(pool: &PgPool, scope: Scope, asked: &Parameters) -> Res
         ),
         text: asked.text.clone().unwrap_or_default(),
         is_filtered: asked.is_filtered(),
-        overloads: cut(rows, pages)
+        overloads: cut(rows, page)
             .into_iter()
             .map(|count| {
                 let class = classes.of(&count.overload);
@@ -223,21 +170,13 @@ pub(super) async fn page(pool: &PgPool, scope: Scope, asked: &Parameters) -> Res
     })
 }
 
-fn parameters<'a>(scope: &'a Scope, asked: &'a Parameters) -> Vec<(&'a str, &'a str)> {
-    let mut all = vec![("view", "overloads")];
-    all.extend(scope.pin.split_once('='));
-    all.extend(asked.chosen());
-    all
-}
-
 /// Every overload of the inventory has a line, also those that no case touched.
 fn with_untouched(
     mut counts: Vec<OverloadCount>,
     inventory: Option<&Inventory>,
 ) -> Vec<OverloadCount> {
     let Some(inventory) = inventory else { return counts };
-    let touched: std::collections::BTreeSet<String> =
-        counts.iter().map(|count| count.overload.clone()).collect();
+    let touched: BTreeSet<String> = counts.iter().map(|count| count.overload.clone()).collect();
     let untouched = inventory.overloads.iter().filter(|own| !touched.contains(&own.name));
     counts.extend(untouched.map(|own| OverloadCount::untouched(&own.name)));
     counts.sort_by(|a, b| a.overload.cmp(&b.overload));
@@ -279,12 +218,12 @@ fn roll_up(
     for one in counted.iter().filter(|one| class.is_none() || one.class == class) {
         let name = family(one.name);
         let row = families.entry(name.to_owned()).or_insert_with(|| {
-            let mut parameters = vec![("view", "overloads")];
-            parameters.extend(scope.pin.split_once('='));
-            parameters.push(("definition", definition.map_or("", Definition::as_str)));
-            parameters.push(("class", class.map_or("", Class::as_str)));
-            parameters.push(("family", name));
-            FamilyRow::new(name, view::link("/operators", &parameters) + "#overloads")
+            let kept = [
+                ("definition", definition.map_or("", Definition::as_str)),
+                ("class", class.map_or("", Class::as_str)),
+                ("family", name),
+            ];
+            FamilyRow::new(name, View::Overloads.href(scope, &kept) + "#overloads")
         });
         row.add(one);
     }
@@ -295,29 +234,14 @@ fn roll_up(
 fn chosen_rows(
     mut counts: Vec<OverloadCount>,
     asked: &Parameters,
-    chosen: Option<&Coverage>,
-    classes: &Classes,
-    class: Option<Class>,
+    narrowing: &Narrowing<'_>,
 ) -> Vec<OverloadCount> {
-    let text = asked.text.as_deref().unwrap_or_default().trim().to_lowercase();
+    let text = asked.text_to_find();
     let family_asked = asked.family.as_deref().unwrap_or_default();
     let only_failing = asked.show.as_deref() == Some("failing");
-    let is_of_operators = chosen.is_some_and(|coverage| coverage.unit == "operators");
-    let of_definition: Option<HashMap<&str, Option<Class>>> = chosen.map(|coverage| {
-        coverage.items.iter().map(|item| (item.name.as_str(), item.class)).collect()
-    });
     counts.retain(|count| {
         let name = count.overload.as_str();
-        // Where operators are counted, the class is that of the operator, as in the sums above.
-        let (is_counted, own) = match &of_definition {
-            None => (asked.definition.as_deref().unwrap_or_default().is_empty(), classes.of(name)),
-            Some(items) => {
-                let item = items.get(if is_of_operators { operator_of(name) } else { name });
-                (item.is_some(), item.copied().flatten())
-            }
-        };
-        is_counted
-            && (class.is_none() || own == class)
+        narrowing.keeps(name)
             && (text.is_empty() || name.to_lowercase().contains(&text))
             && (family_asked.is_empty() || family(name) == family_asked)
             && (!only_failing || count.blamed > 0)
@@ -330,47 +254,9 @@ fn chosen_rows(
     counts
 }
 
-/// Families of ATen, by what operators are called.
-const FAMILIES: [(&str, &[&str]); 9] = [
-    ("fft", &["fft_", "_fft_"]),
-    ("foreach and fused", &["_foreach_", "_fused_", "_amp_foreach"]),
-    ("linalg", &["linalg_", "_linalg_"]),
-    ("nested", &["nested_", "_nested_"]),
-    ("quantized", &["quantize", "_quantize", "fake_quantize", "_fake_quantize", "dequantize"]),
-    ("sparse", &["sparse_", "_sparse_", "to_sparse", "_to_sparse"]),
-    ("special", &["special_"]),
-    ("vendor libraries", &["cudnn_", "_cudnn_", "miopen_", "mkldnn_", "_mkldnn_", "_mps_"]),
-    ("internal", &["_"]),
-];
-
-/// The family of an operator or overload; another name space is a family of its own.
-fn family(name: &str) -> &str {
-    let Some((space, rest)) = name.split_once("::") else { return "no name space" };
-    if space != "aten" {
-        return space;
-    }
-    let is_of = |(_, starts): &&(&str, &[&str])| starts.iter().any(|start| rest.starts_with(start));
-    FAMILIES.iter().find(is_of).map_or("general", |(family, _)| family)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_operator_belongs_to_the_family_of_its_name() {
-        for (name, expected) in [
-            ("aten::add.Tensor", "general"),
-            ("aten::_fft_r2c", "fft"),
-            ("aten::linalg_svd.U", "linalg"),
-            ("aten::_foreach_add.List", "foreach and fused"),
-            ("aten::_log_softmax", "internal"),
-            ("tpu::own", "tpu"),
-            ("odd", "no name space"),
-        ] {
-            assert_eq!(family(name), expected, "{name}");
-        }
-    }
 
     #[test]
     fn a_sum_of_families_is_what_they_are_made_of() {

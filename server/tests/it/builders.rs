@@ -104,8 +104,19 @@ impl Script {
 
     /// The same entry in another variant: `bfloat16.compile.train.out`.
     pub(crate) fn passes_as(self, name: &str, variant: &str) -> Self {
+        self.observes_as(name, variant, Outcome::Pass, |_| ())
+    }
+
+    /// An attempt at an entry in another variant.
+    pub(crate) fn observes_as(
+        self,
+        name: &str,
+        variant: &str,
+        outcome: Outcome,
+        change: impl FnOnce(&mut Attempt),
+    ) -> Self {
         let case = format!("{}/opinfo:{name}#0/{variant}", self.suite).parse().unwrap();
-        self.observes_case(case, Outcome::Pass, |_| ())
+        self.observes_case(case, outcome, change)
     }
 
     pub(crate) fn observes_with(

@@ -275,11 +275,17 @@ impl World {
                  UNION ALL
                  SELECT to_jsonb(o) FROM run_overloads o JOIN runs r ON r.id = run_id
                  WHERE r.summarised
+                 UNION ALL
+                 SELECT to_jsonb(o) FROM run_overload_variants o JOIN runs r ON r.id = run_id
+                 WHERE r.summarised
              ), counted AS (
                  SELECT to_jsonb(s) AS row FROM counted_subjects s JOIN runs r ON r.id = run_id
                  WHERE r.summarised
                  UNION ALL
                  SELECT to_jsonb(o) FROM counted_overloads o JOIN runs r ON r.id = run_id
+                 WHERE r.summarised
+                 UNION ALL
+                 SELECT to_jsonb(o) FROM counted_overload_variants o JOIN runs r ON r.id = run_id
                  WHERE r.summarised
              )
              SELECT count(*) FROM (

@@ -29,6 +29,7 @@ mod openapi;
 mod operations;
 mod pages_details;
 mod pages_live;
+mod pages_matrix;
 mod pages_numbers;
 mod pages_safety;
 mod pages_snapshots;

@@ -78,6 +78,13 @@ impl Page {
             .collect()
     }
 
+    /// Cells of the lines that a selector finds.
+    pub(crate) fn rows(&self, css: &str) -> Vec<Vec<String>> {
+        let (lines, cells) = (selector(css), selector("th, td"));
+        let row = |row: ElementRef<'_>| row.select(&cells).map(text_of).collect();
+        self.document.select(&lines).map(row).collect()
+    }
+
     /// The text of `<main>`, one line per block, for a snapshot.
     pub(crate) fn main_text(&self) -> String {
         let main = self.document.select(&selector("main")).next().expect("every page has a main");

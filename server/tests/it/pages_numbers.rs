@@ -20,7 +20,7 @@ pub(crate) fn number(text: &str) -> u64 {
 }
 
 /// Passed and rated of a matrix cell: `3/5 crash`; nothing where the text has no figures.
-fn cell(text: &str) -> (u64, u64) {
+pub(crate) fn cell(text: &str) -> (u64, u64) {
     let figures = text.split(' ').next().unwrap_or_default();
     figures.split_once('/').map_or((0, 0), |(part, whole)| (number(part), number(whole)))
 }
@@ -91,10 +91,10 @@ fn collect(value: &Value, word: &str, sum: &mut u64) {
 }
 
 #[sqlx::test(migrator = "server::MIGRATOR")]
-async fn the_operator_matrix_adds_up_to_its_run(pool: PgPool) {
+async fn the_entries_add_up_to_their_run(pool: PgPool) {
     scenario(pool, async |world| {
         pages_world::fill(&world).await;
-        let page = world.page("/operators?device=tpu-sim").await;
+        let page = world.page("/operators?view=entries&device=tpu-sim").await;
         let families = page.table("Families of operators");
         let (total, families) = families.split_last().unwrap();
         let entries = page.table("Entries of the operator database");

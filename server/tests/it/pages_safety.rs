@@ -12,11 +12,12 @@ use super::harness::{Options, World, scenario, scenario_with};
 use super::pages_world;
 
 /// Addresses that every crawl starts from.
-const ROOTS: [&str; 15] = [
+const ROOTS: [&str; 16] = [
     "/",
     "/trend",
     "/runs",
     "/operators",
+    "/operators?view=entries",
     "/operators?view=overloads",
     "/models",
     "/gates",

@@ -115,21 +115,24 @@ async fn entries_of_a_form_or_a_class_add_up(pool: PgPool) {
         world.finish_run(&script).await;
         let (status, text) = inventories::put(&world, "r1", &inventories::build()).await;
         assert!(status.is_success(), "{text}");
-        let all = total_of(&world.page("/operators").await);
+        let all = total_of(&world.page("/operators?view=entries").await);
         assert_eq!(all, (4, 5));
         let mut sum = (0, 0);
         for form in ["forward", "train", "forward, out"] {
             let form = form.replace(", ", "%2C%20");
-            sum = add(sum, total_of(&world.page(&format!("/operators?form={form}")).await));
+            sum = add(
+                sum,
+                total_of(&world.page(&format!("/operators?view=entries&form={form}")).await),
+            );
         }
         assert_eq!(sum, all, "forms are parts of the whole");
         for (class, expected) in [("native", (3, 3)), ("composite-implicit", (0, 1))] {
-            let page = world.page(&format!("/operators?class={class}")).await;
+            let page = world.page(&format!("/operators?view=entries&class={class}")).await;
             assert_eq!(total_of(&page), expected, "{class}");
             let entries = page.table("Entries of the operator database");
             assert!(entries.iter().all(|row| row[0].ends_with(class)), "{entries:?}");
         }
-        let refused = world.page_with("/operators?form=sideways", 400).await;
+        let refused = world.page_with("/operators?view=entries&form=sideways", 400).await;
         assert!(refused.main_text().contains("forward, out"), "{}", refused.main_text());
     })
     .await;

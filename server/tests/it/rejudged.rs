@@ -137,14 +137,19 @@ async fn what_pages_add_up_is_kept_for_sealed_runs_and_made_anew_when_one_change
             let rows = "SELECT count(*) FROM run_subjects";
             (world.count(sealed).await, world.count(rows).await)
         };
-        let run = night("n1", 28).passes("a").observes("b", Outcome::Crash).passes("c");
+        let run = night("n1", 28).passes("a").observes("b", Outcome::Crash);
+        let run = run.observes_with("c", Outcome::Pass, |attempt| {
+            attempt.evidence.operators = Some([("aten::c".to_owned(), 1)].into());
+        });
+        let page =
+            async |view: &str| world.get(&format!("/operators?run=n1&view={view}")).await.text;
         world.start_run(&run).await;
         world.deliver(&run.slice(0, 2)).await;
         assert_eq!(summarised().await, (0, 0), "an open run is counted when it is looked at");
         world.seal(&run, 2).await;
         assert_eq!(summarised().await.0, 1);
         assert_eq!(server::ingest::summarise_due_runs(&world.state).await.unwrap(), 0);
-        let before = world.get("/operators?run=n1").await.text;
+        let before = (page("matrix").await, page("entries").await);
         let run_page = async || world.get("/runs/n1").await.text;
         let missing = run_page().await;
         assert_eq!(run_page().await, missing, "what is kept in memory says the same");
@@ -152,20 +157,21 @@ async fn what_pages_add_up_is_kept_for_sealed_runs_and_made_anew_when_one_change
         // A result that comes after the seal is on the page before the sums are made again.
         world.deliver(&run.slice(2, 1)).await;
         assert_eq!(summarised().await.0, 0);
-        let counted = world.get("/operators?run=n1").await.text;
-        assert_ne!(before, counted);
+        let counted = (page("matrix").await, page("entries").await);
+        assert_ne!(before.0, counted.0);
+        assert_ne!(before.1, counted.1);
         assert_ne!(run_page().await, missing, "what is kept in memory is not older than the run");
         assert_eq!(server::ingest::summarise_due_runs(&world.state).await.unwrap(), 1);
         assert_eq!(summarised().await.0, 1);
-        assert_eq!(world.get("/operators?run=n1").await.text, counted);
-        let overloads = world.get("/operators?run=n1&view=overloads").await.text;
+        assert_eq!((page("matrix").await, page("entries").await), counted);
+        let overloads = page("overloads").await;
         world.check_tallies().await;
 
         // A replay changes nothing, and a verdict that changes does.
         world.deliver(&run.slice(0, 2)).await;
         assert_eq!(summarised().await.0, 1);
         sqlx::query("UPDATE runs SET summarised = false").execute(&world.pool).await.unwrap();
-        assert_eq!(world.get("/operators?run=n1&view=overloads").await.text, overloads);
+        assert_eq!(page("overloads").await, overloads);
         world.finish_run(&night("n0", 27).passes("b")).await;
         assert_eq!(settle(&world).await, 1);
         assert_eq!(server::ingest::summarise_due_runs(&world.state).await.unwrap(), 1);
