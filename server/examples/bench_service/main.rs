@@ -3,7 +3,7 @@
 //! (`pages`).
 //!
 //! `server with-database -- bench_service SERVER [FIGURES.json]`: SERVER is the program to measure.
-//! `BENCH_CASES` (51,000) and `BENCH_NIGHTS` (40) make it smaller. Figures go to stdout as a table,
+//! `BENCH_CASES` (51,000) and `BENCH_NIGHTS` (40) make it smaller, `BENCH_LOG` is what the server logs. Figures go to stdout as a table,
 //! and are added to the list of {name, value, unit, goal, met} in the file.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program of its own")]
@@ -77,7 +77,7 @@ impl Server {
         let child = Command::new(program)
             .args(["serve", "--listen", &address])
             .env("DATABASE_URL", url)
-            .env("RUST_LOG", "warn")
+            .env("RUST_LOG", std::env::var("BENCH_LOG").unwrap_or_else(|_| "warn".to_owned()))
             .stdin(Stdio::null())
             .spawn()?;
         let server = Self(child, format!("http://{address}"));

@@ -6,10 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use protocol::{Outcome, Suite, Verdict};
+use protocol::Suite;
 use sqlx::PgExecutor;
-
-use super::read_words::Word;
 
 /// One overload over the cases that touched it.
 #[derive(Debug, Clone, Default)]
@@ -220,48 +218,6 @@ pub async fn list_operator_users(
         run_ids,
         suites,
         operator,
-    )
-    .fetch_all(db)
-    .await
-}
-
-/// Cases of one model in one suite, by verdict and outcome.
-#[derive(Debug, Clone)]
-pub struct ModelVerdict {
-    /// The suite.
-    pub suite: Word<Suite>,
-    /// The model, without size.
-    pub subject_base: String,
-    /// The judgement.
-    pub verdict: Word<Verdict>,
-    /// The outcome; nothing when missing.
-    pub outcome: Option<Word<Outcome>>,
-    /// How many.
-    pub cases: i64,
-}
-
-/// What the suites say of these models, also in cases that did not come as far as an operator.
-pub async fn count_model_verdicts(
-    db: impl PgExecutor<'_>,
-    run_ids: &[i64],
-    suites: &[String],
-    models: &[String],
-) -> sqlx::Result<Vec<ModelVerdict>> {
-    sqlx::query_as!(
-        ModelVerdict,
-        r#"
-        SELECT c.suite AS "suite: Word<Suite>", c.subject_base,
-               v.verdict AS "verdict: Word<Verdict>", v.outcome AS "outcome: Word<Outcome>",
-               count(*) AS "cases!"
-        FROM unnest($1::bigint[], $2::text[]) AS w (run_id, suite)
-        JOIN case_verdicts v ON v.run_id = w.run_id
-        JOIN cases c ON c.id = v.case_id AND c.suite = w.suite
-        WHERE c.subject_base = ANY ($3)
-        GROUP BY c.suite, c.subject_base, v.verdict, v.outcome
-        "#,
-        run_ids,
-        suites,
-        models,
     )
     .fetch_all(db)
     .await

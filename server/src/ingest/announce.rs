@@ -186,6 +186,10 @@ pub async fn put_manifest(
         runs::correct_completeness(&mut transaction, &run, worth).await?;
     }
     transaction.commit().await?;
+    if planned >= super::LARGE_RUN {
+        // Every batch is looked up among these rows.
+        crate::db::refresh_statistics(state.db.pool(), run.day()).await?;
+    }
     Ok(put_manifest::Response { planned: request.cases.len() as u64 })
 }
 

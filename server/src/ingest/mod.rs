@@ -36,6 +36,9 @@ use crate::db::runs::{self, LockedRun};
 use crate::error::{Error, Result};
 use crate::judge::completeness::Completeness;
 
+/// Cases, or attempts, from which on a run changes what the planner should know.
+const LARGE_RUN: i64 = 1_000;
+
 /// Locks the run, or says that there is none.
 async fn lock(connection: &mut PgConnection, key: &RunKey) -> Result<LockedRun> {
     runs::lock(connection, key).await?.ok_or_else(|| Error::no_such("run", key))

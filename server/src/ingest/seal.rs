@@ -20,8 +20,6 @@ use crate::webhooks::Event;
 
 /// Most cases named to webhooks; how many there are is always said.
 const MOST_CASES_TOLD: i64 = 20;
-/// Attempts from which on a run changes what the planner should know.
-const LARGE_RUN: u64 = 1_000;
 
 /// Seals a run, or one shard of it; repeatable. Refused while attempts that the source has sent
 /// are not here. The run is sealed when every shard is.
@@ -63,7 +61,7 @@ pub async fn seal_run(
     transaction.commit().await?;
     if waiting_for.is_empty() {
         judgement::summarise(state, key).await?;
-        if run.attempts >= LARGE_RUN {
+        if run.attempts.cast_signed() >= super::LARGE_RUN {
             // The planner would guess by what it knew before this run, and guess badly, until the
             // database looks by itself.
             crate::db::refresh_statistics(state.db.pool(), run.day()).await?;

@@ -24,6 +24,7 @@ use super::rows::CaseRow;
 use super::scope::{self, Scope};
 use super::view::{self, Section, Shell};
 use crate::app::AppState;
+use crate::db::Db;
 use crate::db::inventories;
 use crate::db::read_cases;
 use crate::db::read_operators::{self, OverloadCount};
@@ -116,8 +117,8 @@ async fn show(
     let scope = scope::find(pool, pins, Suite::ALL, deciding, state.clock.now()).await?;
     let today = state.clock.today();
     let mut page = match entry {
-        Some(subject) => entry_page(pool, scope, name, &subject, today).await?,
-        None => overload_page(pool, scope, name, today).await?,
+        Some(subject) => entry_page(&state.db, scope, name, &subject, today).await?,
+        None => overload_page(&state.db, scope, name, today).await?,
     };
     page.inventory = read_inventory(pool, &page).await?;
     for row in &mut page.overloads {
@@ -146,12 +147,13 @@ async fn read_inventory(pool: &PgPool, page: &OperatorPage) -> Result<Vec<Invent
 
 /// An entry: its own cases, the overloads they dispatch, the models that use its namesake.
 async fn entry_page(
-    pool: &PgPool,
+    db: &Db,
     scope: Scope,
     name: String,
     subject: &str,
     today: NaiveDate,
 ) -> Result<OperatorPage> {
+    let pool = db.pool();
     let (ids, suites) = scope.only(|suite| suite == Suite::Operators);
     let filter = CaseFilter { subject_base: Some(subject.to_owned()), ..CaseFilter::default() };
     let cases = read_runs::select_cases(pool, &ids, &suites, &filter, i64::MAX, 0).await?;
@@ -161,10 +163,10 @@ async fn entry_page(
     let namesake = namesake(&name, &overloads);
     let users = match &namesake {
         Some(operator) => {
-            let (ids, suites) = scope.only(|suite| suite != Suite::Operators);
-            read_operators::list_operator_users(pool, &ids, &suites, operator).await?
+            let asked = scope.only(|suite| suite != Suite::Operators);
+            Users::read(db, &scope, asked, operator).await?
         }
-        None => Vec::new(),
+        None => Users::default(),
     };
     let failing: Vec<&CaseView> = cases.iter().filter(|case| !case.verdict.0.is_good()).collect();
     let failures_total = i64::try_from(failing.len()).unwrap_or(i64::MAX);
@@ -176,7 +178,6 @@ async fn entry_page(
     let history =
         read_cases::list_subject_history(pool, subject, &own, profile, history::MOST_RUNS).await?;
     let waivers = operator_waivers::find(pool, &name, &cases, today).await?;
-    let users = Users::read(pool, &scope, users).await?;
     let page = OperatorPage::new(scope, name, &matrix, overloads, users);
     Ok(OperatorPage {
         waivers,
@@ -201,22 +202,23 @@ async fn entry_page(
 
 /// An operator or overload: every suite's cases that dispatched it or are blamed on it.
 async fn overload_page(
-    pool: &PgPool,
+    db: &Db,
     scope: Scope,
     name: String,
     today: NaiveDate,
 ) -> Result<OperatorPage> {
+    let pool = db.pool();
     let (ids, suites) = (&scope.run_ids, &scope.suites);
     let overloads = read_operators::count_overloads(pool, ids, suites, Some(&name)).await?;
     let variants =
         read_variants::count_overload_variants(pool, ids, suites, None, Some(&name)).await?;
     let matrix = Matrix::of_overloads(&variants);
-    let users = read_operators::list_operator_users(pool, ids, suites, &name).await?;
+    let users = Users::read(db, &scope, (ids.clone(), suites.clone()), &name).await?;
     let filter =
         CaseFilter { operator: Some(name.clone()), only_bad: true, ..CaseFilter::default() };
-    let failing = read_runs::select_cases(pool, ids, suites, &filter, MOST_CASES, 0).await?;
+    let select = read_runs::select_cases(pool, ids, suites, &filter, MOST_CASES, 0);
+    let failing = db.kept("cases", ids, (suites, &filter, MOST_CASES), select).await?;
     let waivers = operator_waivers::find(pool, &name, &failing, today).await?;
-    let users = Users::read(pool, &scope, users).await?;
     let users_of = name.clone();
     let page = OperatorPage::new(scope, name, &matrix, overloads, users);
     Ok(OperatorPage {

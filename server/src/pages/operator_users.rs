@@ -1,15 +1,15 @@
 //! Who dispatches an operator: entries of the operator suite, and models with what each of their
 //! suites says of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use protocol::Suite;
-use sqlx::PgPool;
 
 use super::count::Count;
 use super::scope::Scope;
 use super::{operator, rows, view};
 use crate::db::read_operators::{self, OperatorUser};
+use crate::db::{Db, read_variants};
 use crate::error::Result;
 
 /// Models and entries.
@@ -32,26 +32,32 @@ pub(super) struct UserRow {
 }
 
 impl Users {
-    /// With the verdicts of the models among them.
+    /// Those whose cases in these runs and suites touched an operator or overload, with all that the
+    /// suites say of the models among them.
     pub(super) async fn read(
-        pool: &PgPool,
+        db: &Db,
         scope: &Scope,
-        users: Vec<OperatorUser>,
+        (ids, suites): (Vec<i64>, Vec<String>),
+        operator: &str,
     ) -> Result<Self> {
-        let models: Vec<String> = users
+        let list = read_operators::list_operator_users(db.pool(), &ids, &suites, operator);
+        let users = db.kept("users", &ids, (&suites, operator), list).await?;
+        let models: HashSet<&str> = users
             .iter()
             .filter(|user| !user.is_entry)
-            .map(|user| user.subject_base.clone())
+            .map(|user| user.subject_base.as_str())
             .collect();
         let (ids, suites) = scope.only(|suite| Suite::MODELS.contains(&suite));
+        let count = read_variants::count_by_subject(db.pool(), &ids, &suites, None);
+        let rows = db.kept("subjects", &ids, (&suites, None::<()>), count).await?;
         let mut counts: BTreeMap<(String, Suite), Count> = BTreeMap::new();
-        for row in read_operators::count_model_verdicts(pool, &ids, &suites, &models).await? {
-            let count = counts.entry((row.subject_base, row.suite.0)).or_default();
+        for row in rows.iter().filter(|row| models.contains(row.subject_base.as_str())) {
+            let count = counts.entry((row.subject_base.clone(), row.suite.0)).or_default();
             count.add(row.verdict.0, row.outcome.map(|word| word.0), row.cases);
         }
         let (entries, models) = users
-            .into_iter()
-            .map(|user| UserRow::new(user, &scope.pin, &counts))
+            .iter()
+            .map(|user| UserRow::new(user.clone(), &scope.pin, &counts))
             .partition(|row: &UserRow| row.user.is_entry);
         let tiers = Suite::MODELS.iter().map(|suite| rows::suite_title(*suite)).collect();
         Ok(Self { tiers, models, entries })
