@@ -3,8 +3,9 @@
 //! (`pages`).
 //!
 //! `server with-database -- bench_service SERVER [FIGURES.json]`: SERVER is the program to measure.
-//! `BENCH_CASES` (51,000) and `BENCH_NIGHTS` (40) make it smaller, `BENCH_LOG` is what the server logs. Figures go to stdout as a table,
-//! and are added to the list of {name, value, unit, goal, met} in the file.
+//! `BENCH_CASES` (51,000) and `BENCH_NIGHTS` (40) make it smaller, `BENCH_LOG` is what the server
+//! logs. Figures go to stdout as a table, and are added to the list of {name, value, unit, goal, met}
+//! in the file.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program of its own")]
 #![expect(clippy::disallowed_methods, reason = "and so is its environment")]
