@@ -67,14 +67,14 @@ class Visitor:
 
     page: Page
     url: str
-    troubles: list[str] = field(default_factory=list)
+    noted: list[str] = field(default_factory=list)
     clicks: int = 0
     expected_statuses: tuple[int, ...] = ()
     _requests: list[Request] = field(default_factory=list)
 
     def listen(self) -> None:
         self.page.on("console", self._hear)
-        self.page.on("pageerror", lambda error: self.troubles.append(f"script error: {error}"))
+        self.page.on("pageerror", lambda error: self.noted.append(f"script error: {error}"))
         self.page.on("request", self._see)
         self.page.on("response", self._read)
         self.page.on("dialog", self._dismiss)
@@ -82,19 +82,19 @@ class Visitor:
     def _hear(self, message: ConsoleMessage) -> None:
         refused = any(str(status) in message.text for status in self.expected_statuses)
         if message.type in ("error", "warning") and not refused:
-            self.troubles.append(f"console {message.type}: {message.text}")
+            self.noted.append(f"console {message.type}: {message.text}")
 
     def _see(self, request: Request) -> None:
         self._requests.append(request)
         if not request.url.startswith((self.url + "/", "data:", "blob:")):
-            self.troubles.append(f"a request left the host: {request.url}")
+            self.noted.append(f"a request left the host: {request.url}")
 
     def _read(self, response: Response) -> None:
         if response.status >= 400 and response.status not in self.expected_statuses:
-            self.troubles.append(f"{response.url} answered {response.status}")
+            self.noted.append(f"{response.url} answered {response.status}")
 
     def _dismiss(self, dialog: Any) -> None:
-        self.troubles.append(f"a dialog opened: {dialog.message}")
+        self.noted.append(f"a dialog opened: {dialog.message}")
         dialog.dismiss()
 
     def visit(self, path: str) -> None:
@@ -192,6 +192,6 @@ def visitor(
     tab.listen()
     try:
         yield tab
-        assert tab.troubles == [], tab.page.url
+        assert tab.noted == [], tab.page.url
     finally:
         context.close()
