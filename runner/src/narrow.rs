@@ -46,13 +46,10 @@ fn could_hold(term: &Term, possible: &[CaseKey]) -> bool {
         return true;
     }
     // Which digit a `?` stands for is not known before the samples are.
-    let term = match term.field {
-        Field::Case => Term {
-            alternatives: term.alternatives.iter().map(|text| text.replace('?', "*")).collect(),
-            ..term.clone()
-        },
-        _ => term.clone(),
-    };
+    let mut term = term.clone();
+    if term.field == Field::Case {
+        term.alternatives.iter_mut().for_each(|text| *text = text.replace('?', "*"));
+    }
     let query = Query { terms: vec![term] };
     possible.iter().any(|key| query.matches(key))
 }

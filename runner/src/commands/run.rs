@@ -268,10 +268,11 @@ impl PlanInputs {
 }
 
 async fn name_entries(worker: &mut Worker) -> Result<Vec<String>, Error> {
-    match ask(worker, &ToWorker::NameEntries).await? {
-        FromWorker::EntriesNamed { entries } => Ok(entries),
-        _ => Err(not_listed("the worker gave another answer")),
-    }
+    let answer = ask(worker, &ToWorker::NameEntries).await?;
+    let FromWorker::EntriesNamed { entries } = answer else {
+        return Err(not_listed("the worker gave another answer"));
+    };
+    Ok(entries)
 }
 
 async fn ask(worker: &mut Worker, question: &ToWorker) -> Result<FromWorker, Error> {
