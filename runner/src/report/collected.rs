@@ -10,6 +10,7 @@ use protocol::ingest_api::Attempt;
 use protocol::waiver::{Leave, Subject, find_leave};
 use protocol::{CaseKey, Outcome, Suite, Verdict};
 
+use super::times::Times;
 use crate::event::{CaseResult, Event, RunEnded, RunStarted};
 use crate::waivers::{Standing, standing};
 
@@ -21,6 +22,8 @@ pub(super) struct Collected {
     /// What belongs to the run and not to a case, in order.
     pub(super) findings: Vec<String>,
     attempts: HashMap<CaseKey, Vec<AttemptRecord>>,
+    /// Seconds of the executions, by suite.
+    times: BTreeMap<Suite, Times>,
     /// Cases that a waiver speaks of, and its place in the file; known when the run is over.
     leaves: HashMap<CaseKey, (Leave, usize)>,
     /// Where each waiver of the file stands; known when the run is over.
@@ -218,8 +221,16 @@ impl Collected {
         let at = usize::try_from(attempt.attempt).unwrap_or(usize::MAX).saturating_sub(1);
         match records.get_mut(at) {
             Some(known) => *known = record,
-            None => records.push(record),
+            None => {
+                records.push(record);
+                self.times.entry(attempt.case.suite()).or_default().add(attempt);
+            }
         }
+    }
+
+    /// How long the executions of a suite took.
+    pub(super) fn times(&self, suite: Suite) -> Option<String> {
+        self.times.get(&suite).and_then(Times::describe)
     }
 
     /// How many cases have an attempt.

@@ -9,6 +9,7 @@ pub mod json;
 pub mod junit;
 mod summary;
 mod text;
+mod times;
 
 use crate::event::Event;
 

@@ -106,6 +106,11 @@ fn counts(collected: &Collected, colour: Colour, lines: &mut Lines) {
             parts.push(format!("{unexpected} of the passes not expected"));
         }
         lines.add(&format!("{:<10} {planned} cases: {}", suite.as_str(), parts.join(", ")));
+        if Suite::MODELS.contains(suite)
+            && let Some(times) = collected.times(*suite)
+        {
+            lines.add(&format!("           {times}"));
+        }
     }
 }
 

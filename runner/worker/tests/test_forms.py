@@ -32,6 +32,14 @@ def test_only_what_an_entry_has_is_listed() -> None:
     assert listed(["_foreach_add"], Form.ERROR_INPUTS) == []
 
 
+def test_every_entry_is_named_once_and_each_can_be_listed() -> None:
+    named = listing.name_entries().entries
+    assert named == sorted(set(named))
+    assert {"add", "nn.functional.relu", "_foreach_add", "module:nn.Linear"} <= set(named)
+    assert listed(["no such entry", "add"], Form.FUNCTION)
+    assert set(named) == set(operators.entries())
+
+
 def test_empty_and_scalar_samples_are_cases_of_the_function() -> None:
     entry = operators.entries()["sum"]
     for form, fits in (

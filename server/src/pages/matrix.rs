@@ -165,6 +165,8 @@ pub(super) fn sort(rows: &mut [MatrixRow], order: Option<&str>) {
         "rate" => rows.sort_by_key(|row| row.sum.rate_order()),
         _ => {}
     }
+    // What no case touched says nothing yet, whatever is looked for.
+    rows.sort_by_key(|row| row.sum.planned() == 0);
 }
 
 /// Name spaces of PyTorch's operator database; everything else is `torch`.
