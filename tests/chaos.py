@@ -22,8 +22,8 @@ from typing import Any
 INCONCLUSIVE = ("infra", "host-limit", "skipped")
 """Outcomes of attempts that count only where a case has no other, as in the runner's summary."""
 
-RETRIES = 2
-"""So many that no case loses all its attempts to kills that only hit it by chance."""
+RETRIES = 8
+"""So many that no case loses all its attempts to kills that only hit it by chance, however dense."""
 
 
 @dataclass

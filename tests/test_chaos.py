@@ -34,7 +34,8 @@ def test_a_run_whose_processes_are_killed_ends_as_an_undisturbed_one(
         folder=tmp_path / "runs",
         arguments=arguments,
         seed=11,
-        workers_killed=6,
+        # Most kills fall between two cases, which take milliseconds: one of so many hits one.
+        workers_killed=18,
         fork_servers_killed=1,
         runners_killed=1,
     )
@@ -42,6 +43,6 @@ def test_a_run_whose_processes_are_killed_ends_as_an_undisturbed_one(
     report = chaos.run()
     assert report.problems() == [], report.words()
     assert report.kills["runner"] == 1, report.words()
-    assert report.kills["worker"] >= 3, report.words()
+    assert report.kills["worker"] >= 9, report.words()
     lost = [attempt for attempt in attempts(report.storm) if attempt["outcome"] == "infra"]
     assert lost, "no kill hit a case: this test has tested nothing"
