@@ -23,7 +23,7 @@ INCONCLUSIVE = ("infra", "host-limit", "skipped")
 """Outcomes of attempts that count only where a case has no other, as in the runner's summary."""
 
 RETRIES = 8
-"""So many that no case loses all its attempts to kills that only hit it by chance, however dense."""
+"""So many that no case loses all its attempts to kills that only hit it by chance."""
 
 
 @dataclass
