@@ -37,6 +37,7 @@ pub mod golden;
 pub mod journal;
 pub mod model_list;
 pub mod narrow;
+pub mod operator_key;
 pub mod outcome;
 pub mod plan;
 pub mod python;

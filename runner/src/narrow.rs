@@ -10,7 +10,7 @@ use protocol::worker_link::{ListOperators, OperatorCase};
 use protocol::{CaseKey, Dtype, Form, Mode};
 
 use crate::filter::Filter;
-use crate::plan;
+use crate::operator_key::operator_key;
 
 /// Leaves entries and dtypes out of the question of which the filter chooses no case, whatever
 /// samples they have. What stays may still yield none: the filter itself has the last word.
@@ -82,7 +82,7 @@ fn possible_keys(
                     layout: (*layout).to_owned(),
                     error_input: *error_input,
                 };
-                keys.extend(modes.iter().filter_map(|mode| plan::operator_key(&case, *mode).ok()));
+                keys.extend(modes.iter().filter_map(|mode| operator_key(&case, *mode).ok()));
             }
         }
     }
@@ -198,7 +198,7 @@ mod tests {
                             layout: layout.to_owned(),
                             error_input,
                         };
-                        let key = plan::operator_key(&case, Mode::Eager).unwrap();
+                        let key = operator_key(&case, Mode::Eager).unwrap();
                         let listed = entries.contains(&case.entry) && dtypes.contains(dtype);
                         assert!(listed || !filter.chooses(&key), "{text}: {key}");
                     }

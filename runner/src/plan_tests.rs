@@ -1,4 +1,5 @@
 use super::*;
+use crate::operator_key::operator_case;
 
 fn axes(suites: &[Suite]) -> Axes {
     Axes {

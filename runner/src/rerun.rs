@@ -10,7 +10,8 @@ use protocol::{CaseKey, Outcome, RunKey, Suite, Verdict};
 use crate::Error;
 use crate::dynamic_form::DynamicForm;
 use crate::event::CaseResult;
-use crate::plan::{Axes, CHECKPOINT, PlannedCase, PlannedModel, operator_case, plan_cases};
+use crate::operator_key::operator_case;
+use crate::plan::{Axes, CHECKPOINT, PlannedCase, PlannedModel, plan_cases};
 
 /// What `--only` chooses by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -348,27 +348,6 @@ impl SlotRunner {
         Some((executed, crumb))
     }
 
-    /// Executes the case once more in a process of its own, for something else than to decide it;
-    /// nothing where that could not be done. The worker is still there.
-    async fn execute_apart(
-        &mut self,
-        assignment: &Assignment,
-        purpose: &Purpose,
-    ) -> Option<(Executed, Option<String>)> {
-        self.retire("replaced: a case is executed again, to learn more of it").await;
-        self.execute_again(assignment, purpose).await
-    }
-
-    /// The same in the worker that is there, or in a new one where there is none.
-    async fn execute_again(
-        &mut self,
-        assignment: &Assignment,
-        purpose: &Purpose,
-    ) -> Option<(Executed, Option<String>)> {
-        self.ensure_worker().await.ok()?;
-        self.execute(assignment, purpose).await
-    }
-
     /// That what one case could not write does not fail every other one after it, too.
     fn ensure_room(&self) -> Result<(), String> {
         if !self.doubts_room {

@@ -14,7 +14,7 @@ use super::say;
 use crate::Error;
 use crate::args::ReproArgs;
 use crate::device::Profile;
-use crate::plan::operator_case;
+use crate::operator_key::operator_case;
 use crate::python::PythonEnvironment;
 use crate::run_dir::RunDir;
 use crate::worker::process::signal_name;

@@ -8,6 +8,7 @@
 //! the order in which sums are rounded.
 
 use std::cmp::Ordering;
+use std::ops::Add as _;
 
 use protocol::Tolerance;
 
@@ -111,7 +112,7 @@ pub(super) fn scan(
     summary.elements += length as u64;
     summary.finite += length as u64;
     summary.mismatched += u64::from(seen.over());
-    summary.squared += fold(sums.squared, add);
+    summary.squared += fold(sums.squared, f64::add);
     summary.add_moments(&moments);
     if seen.may_be_largest(largest) {
         note_largest(pair, (allowance, largest), vectors, start, (actual, expected), summary);
@@ -279,7 +280,7 @@ impl Sums {
     fn moments(&self, length: usize) -> Option<Moments> {
         let count = length as f64;
         let side = |pivot: f64, sums: Lanes<f64>, squares: Lanes<f64>| {
-            let (sum, squares) = (fold(sums, add), fold(squares, add));
+            let (sum, squares) = (fold(sums, f64::add), fold(squares, f64::add));
             let correction = sum * sum / count;
             let left = squares - correction;
             (correction <= MOST_CANCELLED * left).then_some(Centred {
@@ -298,7 +299,7 @@ impl Sums {
             mean_e: e.mean,
             saa: a.squares,
             see: e.squares,
-            sae: fold(self.product, add) - a.sum * e.sum / count,
+            sae: fold(self.product, f64::add) - a.sum * e.sum / count,
             min_a: a.range.0,
             max_a: a.range.1,
             min_e: e.range.0,
@@ -379,11 +380,6 @@ fn in_lanes(actual: &[f32], expected: &[f32], mut each: impl FnMut(usize, f32, f
     for (place, (a, e)) in actual.iter().zip(expected).enumerate() {
         each(place % LANES, *a, *e);
     }
-}
-
-#[inline(always)]
-fn add(left: f64, right: f64) -> f64 {
-    left + right
 }
 
 #[inline(always)]

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use protocol::Outcome;
 use protocol::worker_link::Probed;
 
-use super::{Report, SlotRunner};
+use super::{Assignment, Purpose, Report, SlotRunner};
 use crate::event::Event;
+use crate::execute::Executed;
 use crate::outcome::{Judged, is_retryable};
 use crate::plan::PlannedCase;
 use crate::worker::process;
@@ -78,6 +79,27 @@ impl SlotRunner {
         self.current = Some(Current::new(worker, &probed));
         self.tell(Report::Event(event)).await;
         Ok(())
+    }
+
+    /// Executes the case once more in a process of its own, for something else than to decide it;
+    /// nothing where that could not be done. The worker is still there.
+    pub(super) async fn execute_apart(
+        &mut self,
+        assignment: &Assignment,
+        purpose: &Purpose,
+    ) -> Option<(Executed, Option<String>)> {
+        self.retire("replaced: a case is executed again, to learn more of it").await;
+        self.execute_again(assignment, purpose).await
+    }
+
+    /// The same in the worker that is there, or in a new one where there is none.
+    pub(super) async fn execute_again(
+        &mut self,
+        assignment: &Assignment,
+        purpose: &Purpose,
+    ) -> Option<(Executed, Option<String>)> {
+        self.ensure_worker().await.ok()?;
+        self.execute(assignment, purpose).await
     }
 
     pub(super) async fn drop_or_retire(&mut self, usable: bool, reason: &str) {

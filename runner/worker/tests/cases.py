@@ -13,12 +13,13 @@ from conformance_worker import codec, devices, messages
 from conformance_worker import execute as execution
 from conformance_worker.case import CaseRun
 from conformance_worker.devices.base import Device
+from conformance_worker.observed import Observed, ToCompare
 from driver import execute
 
 
 def run_case(
     device: Device | str, folder: Path, task: messages.Task, **changes: Any
-) -> tuple[messages.Observed, list[str], CaseRun]:
+) -> tuple[Observed, list[str], CaseRun]:
     """The observation, the stages entered, and the run for a recording afterwards."""
     chosen = devices.find(device) if isinstance(device, str) else device
     sent: list[codec.Tagged] = []
@@ -36,7 +37,7 @@ def read(path: str) -> tuple[list[dict[str, Any]], dict[str, torch.Tensor]]:
         return structure, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
 
-def differences(compare: messages.ToCompare, tolerance: float = 1e-5) -> list[str]:
+def differences(compare: ToCompare, tolerance: float = 1e-5) -> list[str]:
     """A plain comparison, for tests only: what differs in structure or values."""
     actual, actual_tensors = read(compare.actual)
     expected, expected_tensors = read(compare.expected)

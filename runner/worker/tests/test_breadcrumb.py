@@ -15,6 +15,7 @@ import pytest
 from conformance_worker import breadcrumb, messages
 from conformance_worker.devices import faulty
 from conformance_worker.messages import OperatorTask
+from conformance_worker.observed import Observed
 from driver import ForkServer, WorkerHandle, execute
 
 LIBRARY = os.environ.get("CONFORMANCE_BREADCRUMB", "")
@@ -107,7 +108,7 @@ def test_the_operator_that_ran_out_of_memory_is_kept_though_the_process_lives_on
     worker = server.spawn_with_room(variables(path, '{"add": "memory-hog"}'), room_bytes)
     before = worker.address_space_bytes()
     observed, _ = worker.ask(execute(tmp_path / "x", OperatorTask("add", 0)))
-    assert isinstance(observed, messages.Observed), observed
+    assert isinstance(observed, Observed), observed
     assert observed.failure is not None
     assert observed.failure.kind.value == "oom", observed.failure
     _, _, names = records(path)[worker.pid]

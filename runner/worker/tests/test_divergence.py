@@ -14,7 +14,8 @@ import torch
 from cases import run_case
 from conformance_worker import nearness
 from conformance_worker.devices import faulty
-from conformance_worker.messages import ModelSpec, ModelTask, Observed, Tolerance
+from conformance_worker.messages import ModelSpec, ModelTask, Tolerance
+from conformance_worker.observed import Observed
 from conformance_worker.tensors import Leaf
 
 TASK = ModelTask(ModelSpec("python", "own_models:stack", "tiny", 1, 1), compare=True)

@@ -16,6 +16,7 @@ from cases import differences, run_case
 from conformance_worker import devices, layouts, messages, operators
 from conformance_worker.devices import faults, faulty
 from conformance_worker.messages import OperatorTask
+from conformance_worker.observed import Observed
 from conformance_worker.words import FailureKind, Stage
 from driver import ForkServer, execute, wait_until_gone
 
@@ -234,7 +235,7 @@ def test_a_hang_ignores_sigterm_and_ends_by_sigkill(server: ForkServer, tmp_path
 def test_memory_that_runs_out_is_oom_and_not_a_crash(server: ForkServer, tmp_path: Path) -> None:
     worker = server.spawn_with_room({faulty.VARIABLE: faults_for("memory-hog")}, 400 << 20)
     observed, _ = worker.ask(execute(tmp_path, TASK))
-    assert isinstance(observed, messages.Observed)
+    assert isinstance(observed, Observed)
     assert observed.failure is not None
     assert observed.failure.kind is FailureKind.OOM
     worker.link.send(messages.Stop())
@@ -243,7 +244,7 @@ def test_memory_that_runs_out_is_oom_and_not_a_crash(server: ForkServer, tmp_pat
 def test_a_crash_at_exit_comes_after_the_outcome(server: ForkServer, tmp_path: Path) -> None:
     worker = server.spawn({faulty.VARIABLE: faults_for("abort-at-exit")})
     observed, _ = worker.ask(execute(tmp_path, TASK))
-    assert isinstance(observed, messages.Observed)
+    assert isinstance(observed, Observed)
     assert observed.failure is None
     worker.link.send(messages.Stop())
     assert server.exit_of(worker).signal == 6

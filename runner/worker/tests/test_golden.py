@@ -10,8 +10,9 @@ import torch
 
 from cases import read, run_case
 from conformance_worker import fingerprint
-from conformance_worker.messages import Golden, ModelSpec, ModelTask, Observed
+from conformance_worker.messages import Golden, ModelSpec, ModelTask
 from conformance_worker.models.base import Inputs
+from conformance_worker.observed import Observed
 from conformance_worker.words import FailureKind
 
 MODEL = ModelTask(ModelSpec("timm", "resnet18", size="tiny", batch=2, sequence=16), compare=True)

@@ -12,8 +12,9 @@ import torch
 from cases import run_case
 from conformance_worker import model_figures
 from conformance_worker.devices import faulty
-from conformance_worker.messages import ModelFigure, ModelSpec, ModelTask
+from conformance_worker.messages import ModelSpec, ModelTask
 from conformance_worker.models.base import BuiltModel, Inputs
+from conformance_worker.observed import ModelFigure
 from conformance_worker.tensors import Leaf
 
 

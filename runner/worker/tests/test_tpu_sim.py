@@ -16,8 +16,14 @@ import pytest
 from cases import differences
 from conformance_worker import breadcrumb as crumbs
 from conformance_worker import messages
-from conformance_worker.messages import DynamicDimension, DynamismTask, ModelSpec, ModelTask
+from conformance_worker.messages import (
+    DynamicDimension,
+    DynamismTask,
+    ModelSpec,
+    ModelTask,
+)
 from conformance_worker.messages import OperatorTask as Operator
+from conformance_worker.observed import Observed
 from conformance_worker.words import FailureKind, Mode
 from driver import SOURCE, ForkServer, WorkerHandle, execute
 from test_breadcrumb import LIBRARY, in_flight, new_file, records
@@ -63,11 +69,9 @@ def worker(server: ForkServer) -> WorkerHandle:
     return server.spawn()
 
 
-def observe(
-    worker: WorkerHandle, folder: Path, task: messages.Task, **changes: Any
-) -> messages.Observed:
+def observe(worker: WorkerHandle, folder: Path, task: messages.Task, **changes: Any) -> Observed:
     observed, _ = worker.ask(execute(folder, task, **changes))
-    assert isinstance(observed, messages.Observed), observed
+    assert isinstance(observed, Observed), observed
     return observed
 
 

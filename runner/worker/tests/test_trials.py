@@ -16,7 +16,8 @@ from torch.utils import _pytree as pytree
 from cases import differences, read, run_case
 from conformance_worker import accumulation, draws, operators
 from conformance_worker.devices import cpu, faults
-from conformance_worker.messages import Observed, OperatorTask
+from conformance_worker.messages import OperatorTask
+from conformance_worker.observed import Observed
 from conformance_worker.operators import Sample
 from conformance_worker.words import Dtype
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from conformance_worker import codec, messages, words
+from conformance_worker.observed import Observed
 
 PROTOCOL = Path(__file__).parents[3] / "protocol"
 WIRE = PROTOCOL / "tests" / "wire"
@@ -71,12 +72,10 @@ def test_a_bad_message_names_the_field(body: str, problem: str) -> None:
 
 
 def test_a_bare_nan_is_refused_both_ways() -> None:
-    observed = messages.Observed(case="c", stage_seconds={"execute": float("nan")})
+    observed = Observed(case="c", stage_seconds={"execute": float("nan")})
     with pytest.raises(ValueError, match="JSON"):
         codec.encode(observed)
-    body = codec.encode(messages.Observed(case="c", stage_seconds={"execute": 1.5})).replace(
-        b"1.5", b"NaN"
-    )
+    body = codec.encode(Observed(case="c", stage_seconds={"execute": 1.5})).replace(b"1.5", b"NaN")
     with pytest.raises(codec.MessageError, match="NaN"):
         codec.decode(messages.FromWorker, body)
 

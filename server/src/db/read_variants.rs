@@ -9,13 +9,13 @@ use sqlx::PgExecutor;
 
 use super::read_words::Word;
 
-/// Cases of one subject, variant, verdict and outcome.
+/// Cases of one subject, or of one overload, with a variant, verdict and outcome.
 #[derive(Debug, Clone)]
-pub struct SubjectCount {
+pub struct VariantCount {
     /// The suite.
     pub suite: Word<Suite>,
-    /// The subject without sample number or size.
-    pub subject_base: String,
+    /// The subject without sample number or size, or the overload.
+    pub name: String,
     /// Element type.
     pub dtype: Word<Dtype>,
     /// Eager, strict or compile.
@@ -36,11 +36,11 @@ pub async fn count_by_subject(
     run_ids: &[i64],
     suites: &[String],
     form: Option<&Form>,
-) -> sqlx::Result<Vec<SubjectCount>> {
+) -> sqlx::Result<Vec<VariantCount>> {
     sqlx::query_as!(
-        SubjectCount,
+        VariantCount,
         r#"
-        SELECT s.suite AS "suite!: Word<Suite>", s.subject_base AS "subject_base!",
+        SELECT s.suite AS "suite!: Word<Suite>", s.subject_base AS "name!",
                s.dtype AS "dtype!: Word<Dtype>", s.mode AS "mode!: Word<Mode>",
                s.verdict AS "verdict!: Word<Verdict>", s.outcome AS "outcome: Word<Outcome>",
                sum(s.cases)::bigint AS "cases!"
@@ -94,23 +94,6 @@ pub async fn list_forms(db: impl PgExecutor<'_>, suite: Suite) -> sqlx::Result<V
     .await
 }
 
-/// Cases of the operator suite that touched an overload, by variant, verdict and outcome.
-#[derive(Debug, Clone)]
-pub struct OverloadVariantCount {
-    /// The overload.
-    pub overload: String,
-    /// Element type.
-    pub dtype: Word<Dtype>,
-    /// Eager, strict or compile.
-    pub mode: Word<Mode>,
-    /// The judgement.
-    pub verdict: Word<Verdict>,
-    /// The outcome; nothing when missing.
-    pub outcome: Option<Word<Outcome>>,
-    /// How many.
-    pub cases: i64,
-}
-
 /// Counts of the operator suite's cases that dispatched an overload or are blamed on it, in no
 /// order. `form` limits it to cases of one direction and layout, `operator` to one operator or one
 /// overload.
@@ -120,11 +103,12 @@ pub async fn count_overload_variants(
     suites: &[String],
     form: Option<&Form>,
     operator: Option<&str>,
-) -> sqlx::Result<Vec<OverloadVariantCount>> {
+) -> sqlx::Result<Vec<VariantCount>> {
     sqlx::query_as!(
-        OverloadVariantCount,
+        VariantCount,
         r#"
-        SELECT o.overload, s.dtype AS "dtype!: Word<Dtype>", s.mode AS "mode!: Word<Mode>",
+        SELECT w.suite AS "suite!: Word<Suite>", o.overload AS name,
+               s.dtype AS "dtype!: Word<Dtype>", s.mode AS "mode!: Word<Mode>",
                s.verdict AS "verdict!: Word<Verdict>", s.outcome AS "outcome: Word<Outcome>",
                sum(s.cases)::bigint AS "cases!"
         FROM (SELECT w.run_id, w.suite, r.summarised
@@ -143,7 +127,7 @@ pub async fn count_overload_variants(
         WHERE ($3::text IS NULL
                OR (s.direction = $3 AND coalesce(s.layout, '') = coalesce($4::text, '')))
           AND ($5::text IS NULL OR o.operator = $5 OR o.overload = $5)
-        GROUP BY o.overload, s.dtype, s.mode, s.verdict, s.outcome
+        GROUP BY w.suite, o.overload, s.dtype, s.mode, s.verdict, s.outcome
         "#,
         run_ids,
         suites,

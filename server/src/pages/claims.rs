@@ -262,7 +262,7 @@ impl Measured {
         let mut cases = Count::default();
         for row in &counts {
             let outcome = row.outcome.map(|word| word.0);
-            let subject = subjects.entry(&row.subject_base).or_default();
+            let subject = subjects.entry(&row.name).or_default();
             subject.add(row.verdict.0, outcome, row.cases);
             cases.add(row.verdict.0, outcome, row.cases);
         }

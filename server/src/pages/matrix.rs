@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use protocol::{Dtype, Mode};
 
 use super::count::Count;
-use crate::db::read_variants::OverloadVariantCount;
+use crate::db::read_variants::VariantCount;
 
 /// A column of a matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,12 +49,12 @@ pub(super) struct Matrix {
 
 impl Matrix {
     /// Cases that touched overloads, by the names of these.
-    pub(super) fn of_overloads(counts: &[OverloadVariantCount]) -> Self {
+    pub(super) fn of_overloads(counts: &[VariantCount]) -> Self {
         let mut matrix = Self::default();
         for count in counts {
             let column = Column { mode: count.mode.0, dtype: count.dtype.0 };
             let outcome = count.outcome.map(|word| word.0);
-            matrix.entry(&count.overload, column).add(count.verdict.0, outcome, count.cases);
+            matrix.entry(&count.name, column).add(count.verdict.0, outcome, count.cases);
         }
         matrix
     }

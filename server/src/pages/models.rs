@@ -19,7 +19,7 @@ use super::scope::{self, Scope};
 use super::view::{self, Choice, Pager, Section, Shell};
 use crate::app::AppState;
 use crate::db::graphs;
-use crate::db::read_variants::{self, SubjectCount};
+use crate::db::read_variants::{self, VariantCount};
 use crate::error::Result;
 use crate::extract::Query;
 use crate::filters;
@@ -186,7 +186,7 @@ fn chosen_models(mut models: Vec<ModelRow>, asked: &Parameters) -> Vec<ModelRow>
 }
 
 impl Column {
-    fn of(count: &SubjectCount) -> Self {
+    fn of(count: &VariantCount) -> Self {
         Self { suite: count.suite.0, mode: count.mode.0 }
     }
 }
@@ -203,10 +203,10 @@ fn suite_spans(columns: &[Column]) -> Vec<(String, usize)> {
     spans
 }
 
-fn model_rows(counts: &[SubjectCount], columns: &[Column], pin: &str) -> Vec<ModelRow> {
+fn model_rows(counts: &[VariantCount], columns: &[Column], pin: &str) -> Vec<ModelRow> {
     let mut models: BTreeMap<&str, BTreeMap<Column, Count>> = BTreeMap::new();
     for count in counts {
-        let cells = models.entry(&count.subject_base).or_default();
+        let cells = models.entry(&count.name).or_default();
         let outcome = count.outcome.map(|word| word.0);
         cells.entry(Column::of(count)).or_default().add(count.verdict.0, outcome, count.cases);
     }

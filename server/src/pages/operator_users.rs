@@ -51,8 +51,8 @@ impl Users {
         let count = read_variants::count_by_subject(db.pool(), &ids, &suites, None);
         let rows = db.kept("subjects", &ids, (&suites, None::<()>), count).await?;
         let mut counts: BTreeMap<(String, Suite), Count> = BTreeMap::new();
-        for row in rows.iter().filter(|row| models.contains(row.subject_base.as_str())) {
-            let count = counts.entry((row.subject_base.clone(), row.suite.0)).or_default();
+        for row in rows.iter().filter(|row| models.contains(row.name.as_str())) {
+            let count = counts.entry((row.name.clone(), row.suite.0)).or_default();
             count.add(row.verdict.0, row.outcome.map(|word| word.0), row.cases);
         }
         let (entries, models) = users

@@ -25,7 +25,7 @@ use super::view::{self, Choice, Pager, Section, Shell};
 use crate::app::AppState;
 use crate::db::Db;
 use crate::db::inventories;
-use crate::db::read_variants::{self, Form, SubjectCount};
+use crate::db::read_variants::{self, Form, VariantCount};
 use crate::error::{Error, Result};
 use crate::extract::Query;
 use crate::filters;
@@ -316,10 +316,10 @@ async fn entries_page(db: &Db, scope: Scope, asked: &Parameters) -> Result<Entri
 }
 
 /// Counts of the entries of a class, or of all.
-fn matrix_of_entries(counts: &[SubjectCount], classes: &Classes, class: Option<Class>) -> Matrix {
+fn matrix_of_entries(counts: &[VariantCount], classes: &Classes, class: Option<Class>) -> Matrix {
     let mut matrix = Matrix::default();
     for count in counts {
-        let name = operator::entry_name(&count.subject_base);
+        let name = operator::entry_name(&count.name);
         if class.is_some() && classes.of_entry(name) != class {
             continue;
         }

@@ -256,20 +256,14 @@ impl World {
 
     /// Tallies must be what the verdicts add up to.
     pub(crate) async fn check_tallies(&self) {
-        let mismatches = sqlx::query_scalar::<_, i64>(
-            "SELECT count(*) FROM (
+        let mismatches = "SELECT count(*) FROM (
                  SELECT v.run_id, c.suite, v.verdict, count(*) AS cases
                  FROM case_verdicts v JOIN cases c ON c.id = v.case_id GROUP BY 1, 2, 3
              ) counted FULL JOIN (SELECT * FROM run_tallies WHERE cases > 0) t
                USING (run_id, suite, verdict)
-             WHERE counted.cases IS DISTINCT FROM t.cases",
-        )
-        .fetch_one(&self.pool)
-        .await
-        .unwrap();
-        assert_eq!(mismatches, 0, "tallies differ from verdicts");
-        let stale = sqlx::query_scalar::<_, i64>(
-            "WITH kept AS (
+             WHERE counted.cases IS DISTINCT FROM t.cases";
+        assert_eq!(self.count(mismatches).await, 0, "tallies differ from verdicts");
+        let stale = "WITH kept AS (
                  SELECT to_jsonb(s) AS row FROM run_subjects s JOIN runs r ON r.id = run_id
                  WHERE r.summarised
                  UNION ALL
@@ -290,12 +284,8 @@ impl World {
              )
              SELECT count(*) FROM (
                  (TABLE kept EXCEPT ALL TABLE counted) UNION ALL (TABLE counted EXCEPT ALL TABLE kept)
-             ) AS differences",
-        )
-        .fetch_one(&self.pool)
-        .await
-        .unwrap();
-        assert_eq!(stale, 0, "what is added up for pages differs from verdicts");
+             ) AS differences";
+        assert_eq!(self.count(stale).await, 0, "what is added up for pages differs from verdicts");
     }
 
     pub(crate) async fn count(&self, query: &'static str) -> i64 {

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from conformance_worker.messages import Spread
+from conformance_worker.observed import Spread
 from conformance_worker.operators import Sample
 from conformance_worker.tensors import Leaf
 

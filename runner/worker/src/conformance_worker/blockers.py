@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from conformance_worker import failures
 from conformance_worker.devices.base import Device
-from conformance_worker.messages import Blocker
+from conformance_worker.observed import Blocker
 from conformance_worker.recorder import Breadcrumb, overload_name
 from conformance_worker.words import Stage
 

@@ -15,17 +15,8 @@ import torch
 from conformance_worker import blockers, failures, graphs, operators, recorder, tensors
 from conformance_worker.codec import Tagged
 from conformance_worker.devices.base import Device
-from conformance_worker.messages import (
-    Built,
-    Entered,
-    Execute,
-    Failure,
-    Golden,
-    Observed,
-    Recorded,
-    Spread,
-    ToCompare,
-)
+from conformance_worker.messages import Built, Entered, Execute, Golden, Recorded
+from conformance_worker.observed import Failure, Observed, Spread, ToCompare
 from conformance_worker.tensors import Leaf
 from conformance_worker.words import Mode, Rule, Stage, ToleranceClass
 

@@ -27,13 +27,10 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from conformance_worker import divergence_repro, failures, reference, tensors
 from conformance_worker.case import CaseRun
 from conformance_worker.devices.base import Device
-from conformance_worker.messages import (
-    DivergingOperator,
-    FirstDivergence,
-    Tolerance,
-)
+from conformance_worker.messages import Tolerance
 from conformance_worker.models.base import BuiltModel, Inputs
 from conformance_worker.nearness import Difference, of_leaves
+from conformance_worker.observed import DivergingOperator, FirstDivergence
 from conformance_worker.recorder import overload_name
 from conformance_worker.tensors import Leaf
 from conformance_worker.words import Mode, Stage

@@ -18,8 +18,9 @@ from torch.utils import _pytree as pytree
 
 from conformance_worker import repro_call, tensors
 from conformance_worker.case import CaseRun
-from conformance_worker.messages import DivergingOperator, Tolerance
+from conformance_worker.messages import Tolerance
 from conformance_worker.nearness import Difference
+from conformance_worker.observed import DivergingOperator
 
 MOST_SAVED_BYTES = 64 << 20
 """Size of all tensors of one script that are kept; beyond it they are drawn at random."""

@@ -20,13 +20,9 @@ from conformance_worker.case import CaseRun
 from conformance_worker.devices.base import Device
 from conformance_worker.failures import InfraError
 from conformance_worker.graphs import Compiled, reset
-from conformance_worker.messages import (
-    DynamicDimension,
-    DynamismTask,
-    Failure,
-    SweepObserved,
-)
+from conformance_worker.messages import DynamicDimension, DynamismTask
 from conformance_worker.models.base import BuiltModel, Inputs
+from conformance_worker.observed import Failure, SweepObserved
 from conformance_worker.tensors import Leaf
 from conformance_worker.words import DynamicForm, FailureKind, Rule, Stage, ToleranceClass
 

@@ -13,14 +13,8 @@ from conformance_worker import breadcrumb, graphs
 from conformance_worker.case import CaseRun
 from conformance_worker.codec import Tagged
 from conformance_worker.devices.base import Device
-from conformance_worker.messages import (
-    DynamismTask,
-    Execute,
-    Failure,
-    ModelTask,
-    Observed,
-    OperatorTask,
-)
+from conformance_worker.messages import DynamismTask, Execute, ModelTask, OperatorTask
+from conformance_worker.observed import Failure, Observed
 from conformance_worker.words import FailureKind, Mode, Stage
 
 COLLECT_EVERY = 20

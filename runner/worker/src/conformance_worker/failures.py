@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from conformance_worker.devices.base import Device, DeviceUnavailableError
-from conformance_worker.messages import Failure
+from conformance_worker.observed import Failure
 from conformance_worker.words import FailureKind, SkipReason, Stage
 
 MESSAGE_CHARACTERS = 500

@@ -15,7 +15,7 @@ import torch._dynamo
 from torch._dynamo import exc
 from torch._dynamo.utils import clear_compilation_metrics, counters, get_compilation_metrics
 
-from conformance_worker.messages import Graphs
+from conformance_worker.observed import Graphs
 from conformance_worker.words import Stage
 
 REASON_CHARACTERS = 200

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from conformance_worker.messages import ModelFigure
 from conformance_worker.models.base import BuiltModel, Inputs
+from conformance_worker.observed import ModelFigure
 from conformance_worker.tensors import Leaf
 
 TOP = 5

@@ -35,7 +35,8 @@ from conformance_worker.failures import (
     first_line,
     is_out_of_memory,
 )
-from conformance_worker.messages import BothRaised, OperatorTask, Spread
+from conformance_worker.messages import OperatorTask
+from conformance_worker.observed import BothRaised, Spread
 from conformance_worker.operators import Sample
 from conformance_worker.tensors import Leaf
 from conformance_worker.words import FailureKind, Form, Rule, SkipReason, Stage

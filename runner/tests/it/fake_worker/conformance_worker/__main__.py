@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from conformance_worker.wire import OVERLOADS, Link, write_tensors
+from conformance_worker.wire import OVERLOADS, Link, list_cases, write_tensors
 
 
 def fork_server(link):
@@ -131,16 +131,7 @@ def worker(spawn):
         elif kind == "name_entries":
             link.send(type="entries_named", entries=["crash", "pass"])
         elif kind == "list_operators":
-            known = [entry for entry in message["entries"] if not entry.startswith("nosuch")]
-            cases = [
-                {"entry": entry, "dtype": dtype, "sample": sample, "train": False,
-                 "layout": "", "error_input": False}
-                for entry in known
-                for dtype in message["dtypes"]
-                for sample in range(message["samples"])
-            ]
-            unknown = [entry for entry in message["entries"] if entry not in known]
-            link.send(type="operators_listed", cases=cases, unknown=unknown, problems={})
+            link.send(type="operators_listed", **list_cases(message), problems={})
         else:
             execute(link, message)
 

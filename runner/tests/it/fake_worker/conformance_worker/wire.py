@@ -65,3 +65,16 @@ def write_tensors(path, values):
     header += b" " * (-len(header) % 8)
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(header)) + header + data)
+
+
+def list_cases(message):
+    """The cases that are asked for, one for each number of a sample, and entries that are unknown."""
+    known = [entry for entry in message["entries"] if not entry.startswith("nosuch")]
+    cases = [
+        {"entry": entry, "dtype": dtype, "sample": sample, "train": False,
+         "layout": "", "error_input": False}
+        for entry in known
+        for dtype in message["dtypes"]
+        for sample in range(message["samples"])
+    ]
+    return {"cases": cases, "unknown": [entry for entry in message["entries"] if entry not in known]}
