@@ -44,10 +44,10 @@ async fn add_nights(pool: &PgPool, from: usize, to: usize) -> Result<(), Failure
              FROM attempts a JOIN runs r ON r.id = a.run_id, runs n
              WHERE r.key = 'night-0' AND n.id = $1",
             "INSERT INTO case_verdicts (run_id, case_id, position, verdict, outcome, attempts,
-                 decisive_attempt, stage, error_class, message, operator, seconds, signature)
+                 decisive_attempt, stage, error_class, message, operator, seconds, signature, operators)
              SELECT $1, v.case_id, v.position, v.verdict, v.outcome, v.attempts,
                  v.decisive_attempt, v.stage, v.error_class, v.message, v.operator, v.seconds,
-                 v.signature
+                 v.signature, v.operators
              FROM case_verdicts v JOIN runs r ON r.id = v.run_id WHERE r.key = 'night-0'",
             "INSERT INTO run_tallies
              SELECT $1, t.suite, t.verdict, t.cases FROM run_tallies t JOIN runs r ON r.id = t.run_id

@@ -7,19 +7,14 @@ use protocol::{Outcome, Stage};
 use sqlx::{PgConnection, PgExecutor};
 
 use super::copy::Rows;
+use super::operators::Touch;
 use super::runs::LockedRun;
 use super::word;
 use crate::judge::signature::Signature;
 
-/// An attempt that is ready to be stored: validated, and hashed as it came.
+/// What is stored of an attempt, whatever its number: validated, and hashed as it came.
 #[derive(Debug)]
-pub struct NewAttempt {
-    /// Ours.
-    pub case_id: i64,
-    /// Number within the run, from 1.
-    pub attempt: i32,
-    /// Number that the source gave it, from 1.
-    pub source_attempt: i32,
+pub struct Observation {
     /// What was observed.
     pub outcome: Outcome,
     /// Where it stopped.
@@ -40,16 +35,39 @@ pub struct NewAttempt {
     pub body_sha256: Vec<u8>,
     /// None on a pass.
     pub signature: Option<Signature>,
+    /// Overloads that it touched, and how.
+    pub touches: BTreeMap<String, Touch>,
+}
+
+/// An attempt that is ready to be stored.
+#[derive(Debug, Clone, Copy)]
+pub struct NewAttempt<'a> {
+    /// Ours.
+    pub case_id: i64,
+    /// Number within the run, from 1.
+    pub attempt: i32,
+    /// Number that the source gave it, from 1.
+    pub source_attempt: i32,
+    /// The rest of it.
+    pub observed: &'a Observation,
 }
 
 /// Stores signatures that are not there, in id order so that two writers cannot wait for each
 /// other in a circle.
-pub async fn store_signatures(
+async fn store_signatures(
     connection: &mut PgConnection,
-    signatures: &BTreeMap<String, Signature>,
+    attempts: &[NewAttempt<'_>],
 ) -> sqlx::Result<()> {
+    let signatures: BTreeMap<&str, &Signature> = attempts
+        .iter()
+        .filter_map(|attempt| attempt.observed.signature.as_ref())
+        .map(|signature| (signature.id.as_str(), signature))
+        .collect();
+    if signatures.is_empty() {
+        return Ok(());
+    }
     let column = |of: &dyn Fn(&Signature) -> String| -> Vec<String> {
-        signatures.values().map(of).collect()
+        signatures.values().map(|signature| of(signature)).collect()
     };
     let stages: Vec<Option<String>> =
         signatures.values().map(|s| s.stage.map(|stage| stage.as_str().to_owned())).collect();
@@ -74,40 +92,47 @@ pub async fn store_signatures(
     Ok(())
 }
 
-/// Stores attempts, none of which is there: who holds the run's lock has looked.
+/// Stores attempts, none of which is there: who holds the run's lock has looked. Their signatures
+/// and graphs with them.
 pub async fn store(
     connection: &mut PgConnection,
     run: &LockedRun,
     source: i16,
-    attempts: &[NewAttempt],
+    attempts: &[NewAttempt<'_>],
     now: DateTime<Utc>,
 ) -> sqlx::Result<()> {
+    store_signatures(connection, attempts).await?;
     let mut rows = Rows::new(17);
-    for attempt in attempts {
+    for NewAttempt { case_id, attempt, source_attempt, observed } in attempts {
         rows.begin()
             .day(run.day())
             .big(run.id)
             .small(source)
             .time(now)
-            .big(attempt.case_id)
-            .integer(attempt.attempt)
-            .integer(attempt.source_attempt)
-            .text(attempt.outcome.as_str())
-            .maybe_text(attempt.stage.map(Stage::as_str))
-            .text(&attempt.error_class)
-            .text(&attempt.message)
-            .maybe_text(attempt.operator.as_deref())
-            .time(attempt.started_at)
-            .double(attempt.seconds)
-            .text(&attempt.evidence)
-            .bytes(&attempt.body_sha256)
-            .maybe_text(attempt.signature.as_ref().map(|signature| signature.id.as_str()));
+            .big(*case_id)
+            .integer(*attempt)
+            .integer(*source_attempt)
+            .text(observed.outcome.as_str())
+            .maybe_text(observed.stage.map(Stage::as_str))
+            .text(&observed.error_class)
+            .text(&observed.message)
+            .maybe_text(observed.operator.as_deref())
+            .time(observed.started_at)
+            .double(observed.seconds)
+            .text(&observed.evidence)
+            .bytes(&observed.body_sha256)
+            .maybe_text(observed.signature.as_ref().map(|signature| signature.id.as_str()));
     }
     const COPY: &str = "COPY attempts (run_day, run_id, source, received_at, case_id, attempt,
                             source_attempt, outcome, stage, error_class, message, operator,
                             started_at, seconds, evidence, body_sha256, signature)
                         FROM STDIN (FORMAT binary)";
+    // Connections plan each query anew, for the values that it has (`db::Db::connect`). A foreign key
+    // asks a query of its own for every row, the same each time: planning that takes longer than all
+    // the rest, so that here plans are kept.
+    sqlx::query!("SET LOCAL plan_cache_mode = auto").execute(&mut *connection).await?;
     rows.send(connection, COPY).await?;
+    sqlx::query!("RESET plan_cache_mode").execute(&mut *connection).await?;
     super::graphs::store(connection, run, attempts).await
 }
 
@@ -149,20 +174,21 @@ pub struct Summary {
 impl Summary {
     /// Of an attempt that is being stored.
     #[must_use]
-    pub fn of_new(new: &NewAttempt, source: i16) -> Self {
+    pub fn of_new(new: &NewAttempt<'_>, source: i16) -> Self {
+        let NewAttempt { case_id, attempt, source_attempt, observed } = *new;
         Self {
-            case_id: new.case_id,
-            attempt: new.attempt,
+            case_id,
+            attempt,
             source,
-            source_attempt: new.source_attempt,
-            body_sha256: new.body_sha256.clone(),
-            outcome: new.outcome,
-            stage: new.stage.map(|stage| stage.as_str().to_owned()),
-            error_class: new.error_class.clone(),
-            message: new.message.clone(),
-            operator: new.operator.clone(),
-            seconds: new.seconds,
-            signature: new.signature.as_ref().map(|signature| signature.id.clone()),
+            source_attempt,
+            body_sha256: observed.body_sha256.clone(),
+            outcome: observed.outcome,
+            stage: observed.stage.map(|stage| stage.as_str().to_owned()),
+            error_class: observed.error_class.clone(),
+            message: observed.message.clone(),
+            operator: observed.operator.clone(),
+            seconds: observed.seconds,
+            signature: observed.signature.as_ref().map(|signature| signature.id.clone()),
         }
     }
 }

@@ -56,7 +56,26 @@ pub async fn find(
             .collect();
         open.retain(|case_id| !known.contains(case_id));
     }
+    let passed_in: HashSet<i64> = found.values().filter_map(|found| found.passed_in).collect();
+    let there = hold(connection, passed_in).await?;
+    for baseline in found.values_mut() {
+        baseline.passed_in = baseline.passed_in.filter(|run_id| there.contains(run_id));
+    }
     Ok(found)
+}
+
+/// Those of the runs that are there, and stay until the transaction ends: what a foreign key would
+/// do for every verdict, done once.
+async fn hold(connection: &mut PgConnection, run_ids: HashSet<i64>) -> sqlx::Result<HashSet<i64>> {
+    let mut run_ids: Vec<i64> = run_ids.into_iter().collect();
+    run_ids.sort_unstable();
+    let there = sqlx::query_scalar!(
+        "SELECT id FROM runs WHERE id = ANY ($1) ORDER BY id FOR KEY SHARE",
+        &run_ids
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(there.into_iter().collect())
 }
 
 /// Runs that can be the baseline of a case of this one, the newest first.

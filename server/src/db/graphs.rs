@@ -17,11 +17,11 @@ struct Seen {
 }
 
 /// Of an attempt that says it; most say nothing, and are not read.
-fn seen(attempt: &NewAttempt) -> Option<(i64, String, Option<String>)> {
-    if !attempt.evidence.contains("\"graph_signature\"") {
+fn seen(attempt: &NewAttempt<'_>) -> Option<(i64, String, Option<String>)> {
+    if !attempt.observed.evidence.contains("\"graph_signature\"") {
         return None;
     }
-    let seen: Seen = serde_json::from_str(&attempt.evidence).ok()?;
+    let seen: Seen = serde_json::from_str(&attempt.observed.evidence).ok()?;
     let graph = seen.graph_signature?;
     let fits = (1..=MAX_GRAPH_CHARS).contains(&graph.chars().count()) && !graph.contains('\0');
     fits.then_some((attempt.case_id, graph, seen.executed_as))
@@ -31,7 +31,7 @@ fn seen(attempt: &NewAttempt) -> Option<(i64, String, Option<String>)> {
 pub(super) async fn store(
     connection: &mut PgConnection,
     run: &LockedRun,
-    attempts: &[NewAttempt],
+    attempts: &[NewAttempt<'_>],
 ) -> sqlx::Result<()> {
     let mut rows: Vec<_> = attempts.iter().filter_map(seen).collect();
     if rows.is_empty() {

@@ -1,5 +1,7 @@
 //! The tables `cases` and `manifest_entries`, and the verdict `missing` of every planned case.
 
+use std::collections::HashMap;
+
 use protocol::CaseKey;
 use sqlx::{PgConnection, PgExecutor};
 
@@ -49,6 +51,16 @@ pub async fn store_cases(db: impl PgExecutor<'_>, cases: &[CaseKey]) -> sqlx::Re
     .execute(db)
     .await?;
     Ok(())
+}
+
+/// Ids of those keys that have a row.
+pub async fn find_ids(
+    db: impl PgExecutor<'_>,
+    keys: &[String],
+) -> sqlx::Result<HashMap<String, i64>> {
+    let rows =
+        sqlx::query!("SELECT key, id FROM cases WHERE key = ANY ($1)", keys).fetch_all(db).await?;
+    Ok(rows.into_iter().map(|row| (row.key, row.id)).collect())
 }
 
 /// Stores the manifest of a run that has none, and the verdict `missing` for every case of it.

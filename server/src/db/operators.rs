@@ -1,9 +1,10 @@
 //! The tables `operators` and `operator_cases`: which cases touched which overload.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use sqlx::PgConnection;
 
+use super::attempts::NewAttempt;
 use super::copy::Rows;
 use super::runs::LockedRun;
 
@@ -18,6 +19,15 @@ pub struct Touch {
     pub blamed: bool,
 }
 
+impl Touch {
+    /// Both, by the same case.
+    fn add(&mut self, other: Self) {
+        self.calls = self.calls.max(other.calls);
+        self.fell_back |= other.fell_back;
+        self.blamed |= other.blamed;
+    }
+}
+
 /// `aten::add` of `aten::add.Tensor`.
 #[must_use]
 pub fn operator_of(overload: &str) -> &str {
@@ -26,52 +36,62 @@ pub fn operator_of(overload: &str) -> &str {
 }
 
 /// Adds what attempts touched, by overload and case. What is stored only grows: the larger count
-/// and any fallback or blame stay. Cases in `fresh` have no attempt in this run yet, and so nothing
-/// that they touched is there.
+/// and any fallback or blame stay. Cases in `attempted` had an attempt in this run before, and of no
+/// other there is anything. `ids` are overloads that are stored already; those that are new are
+/// added. Answers the ids of the overloads by case, in order.
 pub async fn store_touches(
     connection: &mut PgConnection,
     run: &LockedRun,
-    touches: &BTreeMap<(String, i64), Touch>,
-    fresh: &HashSet<i64>,
-) -> sqlx::Result<()> {
-    if touches.is_empty() {
-        return Ok(());
-    }
-    let mut names: Vec<String> = touches.keys().map(|(overload, _)| overload.clone()).collect();
-    names.dedup();
-    let mut ids = find_ids(connection, &names).await?;
-    names.retain(|name| !ids.contains_key(name));
+    attempts: &[NewAttempt<'_>],
+    ids: &mut HashMap<String, i64>,
+    attempted: &HashSet<i64>,
+) -> sqlx::Result<HashMap<i64, Vec<i64>>> {
+    let names: BTreeSet<&String> =
+        attempts.iter().flat_map(|attempt| attempt.observed.touches.keys()).collect();
+    let names: Vec<String> =
+        names.into_iter().filter(|name| !ids.contains_key(*name)).cloned().collect();
     if !names.is_empty() {
         create(connection, &names).await?;
         ids.extend(find_ids(connection, &names).await?);
     }
-    let (mut new, mut known) = (Vec::new(), Vec::new());
-    for ((overload, case_id), touch) in touches {
-        let row = (ids[overload], *case_id, *touch);
-        if fresh.contains(case_id) { new.push(row) } else { known.push(row) }
-    }
     // In the order of the primary key, whose pages are then filled one after the other.
-    new.sort_by_key(|(operator_id, case_id, _)| (*operator_id, *case_id));
-    if !new.is_empty() {
-        let mut rows = Rows::new(6);
-        for (operator_id, case_id, touch) in new {
-            rows.begin()
-                .big(run.id)
-                .big(operator_id)
-                .big(case_id)
-                .maybe_big(touch.calls)
-                .boolean(touch.fell_back)
-                .boolean(touch.blamed);
+    let mut touches: BTreeMap<(i64, i64), Touch> = BTreeMap::new();
+    for attempt in attempts {
+        for (overload, touch) in &attempt.observed.touches {
+            touches.entry((ids[overload], attempt.case_id)).or_default().add(*touch);
         }
+    }
+    let mut by_case: HashMap<i64, Vec<i64>> = HashMap::new();
+    let mut known = Vec::new();
+    let mut rows = Rows::new(6);
+    for ((operator_id, case_id), touch) in &touches {
+        by_case.entry(*case_id).or_default().push(*operator_id);
+        if attempted.contains(case_id) {
+            known.push((*operator_id, *case_id, *touch));
+            continue;
+        }
+        rows.begin()
+            .big(run.id)
+            .big(*operator_id)
+            .big(*case_id)
+            .maybe_big(touch.calls)
+            .boolean(touch.fell_back)
+            .boolean(touch.blamed);
+    }
+    if known.len() < touches.len() {
         const COPY: &str = "COPY operator_cases (run_id, operator_id, case_id, calls, fell_back,
                                 blamed)
                             FROM STDIN (FORMAT binary)";
         rows.send(connection, COPY).await?;
     }
-    if known.is_empty() { Ok(()) } else { merge(connection, run, &known).await }
+    if !known.is_empty() {
+        merge(connection, run, &known).await?;
+    }
+    Ok(by_case)
 }
 
-async fn find_ids(
+/// Ids of those overloads that are stored.
+pub async fn find_ids(
     connection: &mut PgConnection,
     names: &[String],
 ) -> sqlx::Result<HashMap<String, i64>> {

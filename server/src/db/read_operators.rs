@@ -119,9 +119,15 @@ pub async fn count_overloads_of_subject(
                    AS "blamed_outcomes!: Vec<String>"
         FROM unnest($1::bigint[], $2::text[]) AS w (run_id, suite)
         JOIN cases c ON c.suite = w.suite AND c.subject_base = $3
-        JOIN operator_cases t ON t.run_id = w.run_id AND t.case_id = c.id
-        JOIN operators o ON o.id = t.operator_id
-        JOIN case_verdicts v ON v.run_id = t.run_id AND v.case_id = t.case_id
+        JOIN case_verdicts v ON v.run_id = w.run_id AND v.case_id = c.id
+        CROSS JOIN unnest(v.operators) AS touched (operator_id)
+        JOIN operators o ON o.id = touched.operator_id
+        CROSS JOIN LATERAL (
+            SELECT * FROM operator_cases t
+            WHERE t.run_id = v.run_id AND t.operator_id = touched.operator_id
+              AND t.case_id = v.case_id
+            OFFSET 0
+        ) AS t
         CROSS JOIN LATERAL (SELECT t.blamed AND v.verdict IN
                                 ('failed', 'regressed', 'flaky', 'waived') AS bad) AS judged
         GROUP BY o.overload, c.suite
@@ -208,7 +214,11 @@ pub async fn list_operator_users(
             JOIN operator_cases t ON t.run_id = w.run_id
             JOIN operators o ON o.id = t.operator_id
             JOIN cases c ON c.id = t.case_id AND c.suite = w.suite
-            JOIN case_verdicts v ON v.run_id = t.run_id AND v.case_id = t.case_id
+            CROSS JOIN LATERAL (
+                SELECT v.verdict FROM case_verdicts v
+                WHERE v.run_id = t.run_id AND v.case_id = t.case_id
+                OFFSET 0
+            ) AS v
             WHERE o.operator = $3 OR o.overload = $3
             GROUP BY c.suite, c.subject_base, c.id, v.verdict
         ) AS touched

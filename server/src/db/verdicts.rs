@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use protocol::{Suite, Verdict};
+use protocol::{CaseKey, Suite, Verdict};
 use sqlx::{PgConnection, PgExecutor};
 
 use super::runs::LockedRun;
@@ -61,23 +61,34 @@ pub async fn list_planned(
     rows.into_iter().map(PlannedRow::read).collect()
 }
 
-/// Those of the given cases that the run has planned, by key.
+/// Those of the given cases, by id, that the run has planned.
 pub async fn find_planned(
     connection: &mut PgConnection,
     run: &LockedRun,
-    keys: &[String],
-) -> sqlx::Result<HashMap<String, Planned>> {
-    let rows = sqlx::query_as!(
-        PlannedRow,
-        "SELECT v.case_id, c.key, c.suite, v.verdict, v.attempts, v.baseline_run_id, v.waiver_id
-         FROM cases c JOIN case_verdicts v ON v.run_id = $1 AND v.case_id = c.id
-         WHERE c.key = ANY ($2)",
+    cases: &HashMap<i64, &CaseKey>,
+) -> sqlx::Result<Vec<Planned>> {
+    let ids: Vec<i64> = cases.keys().copied().collect();
+    let rows = sqlx::query!(
+        "SELECT case_id, verdict, attempts, baseline_run_id, waiver_id FROM case_verdicts
+         WHERE run_id = $1 AND case_id = ANY ($2)",
         run.id,
-        keys
+        &ids
     )
     .fetch_all(connection)
     .await?;
-    rows.into_iter().map(|row| Ok((row.key.clone(), row.read()?))).collect()
+    rows.into_iter()
+        .map(|row| {
+            Ok(Planned {
+                case_id: row.case_id,
+                key: cases[&row.case_id].to_string(),
+                suite: cases[&row.case_id].suite(),
+                verdict: word(&row.verdict)?,
+                attempts: row.attempts,
+                baseline_run_id: row.baseline_run_id,
+                waiver_id: row.waiver_id,
+            })
+        })
+        .collect()
 }
 
 /// [`Planned`] with its words not read yet.
@@ -138,6 +149,9 @@ pub struct Judged {
     pub baseline_run_id: Option<i64>,
     /// Waiver that covers it.
     pub waiver_id: Option<i64>,
+    /// Ids of the overloads that attempts touched which are being stored, in order; those that
+    /// attempts of before touched stay.
+    pub operators: Vec<i64>,
 }
 
 /// Stores verdicts of cases with attempts.
@@ -158,6 +172,12 @@ pub async fn store(
     let mixed: Vec<bool> = judged.iter().map(|j| j.mixed).collect();
     let overlapping: Vec<bool> = judged.iter().map(|j| j.overlapping).collect();
     let waivers: Vec<Option<i64>> = judged.iter().map(|j| j.waiver_id).collect();
+    // As text, since no array of arrays has rows of different lengths.
+    let array = |ids: &[i64]| {
+        let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
+        format!("{{{}}}", ids.join(","))
+    };
+    let operators: Vec<String> = judged.iter().map(|j| array(&j.operators)).collect();
     sqlx::query!(
         "UPDATE case_verdicts v SET
              verdict = new.verdict, outcome = new.outcome, attempts = new.attempts,
@@ -165,13 +185,20 @@ pub async fn store(
              message = new.message, operator = new.operator, seconds = new.seconds,
              signature = new.signature, baseline_run_id = new.baseline_run_id,
              waiver_id = new.waiver_id, mixed = new.mixed, overlapping = new.overlapping,
-             judged_at = $17
+             operators = CASE
+                 WHEN v.operators = '{}' THEN new.operators::bigint[]
+                 WHEN new.operators = '{}' THEN v.operators
+                 ELSE ARRAY (SELECT DISTINCT unnest(v.operators || new.operators::bigint[])
+                             ORDER BY 1)
+             END,
+             judged_at = $18
          FROM UNNEST($2::bigint[], $3::text[], $4::text[], $5::integer[], $6::integer[],
                      $7::text[], $8::text[], $9::text[], $10::text[], $11::double precision[],
                      $12::text[], $13::bigint[], $14::bigint[], $15::boolean[],
-                     $16::boolean[])
+                     $16::boolean[], $17::text[])
               AS new (case_id, verdict, outcome, attempts, decisive, stage, error_class, message,
-                      operator, seconds, signature, baseline_run_id, waiver_id, mixed, overlapping)
+                      operator, seconds, signature, baseline_run_id, waiver_id, mixed, overlapping,
+                      operators)
          WHERE v.run_id = $1 AND v.case_id = new.case_id",
         run.id,
         &case_ids,
@@ -189,6 +216,7 @@ pub async fn store(
         &waivers as &[Option<i64>],
         &mixed,
         &overlapping,
+        &operators,
         now
     )
     .execute(connection)

@@ -35,16 +35,17 @@ pub async fn judge_cases(
     }
     let attempts = attempts::list_summaries(connection, run, case_ids).await?;
     let planned = verdicts::list_planned(connection, run, case_ids).await?;
-    judge_attempts(connection, run, &planned, attempts, now).await
+    judge_attempts(connection, run, &planned, attempts, HashMap::new(), now).await
 }
 
 /// The same when cases and attempts are known already; they must be all that there are at those
-/// cases.
+/// cases. `touched` are the overloads, by case, of attempts that are being stored.
 pub(super) async fn judge_attempts(
     connection: &mut PgConnection,
     run: &LockedRun,
     planned: &[Planned],
     attempts: Vec<Summary>,
+    mut touched: HashMap<i64, Vec<i64>>,
     now: DateTime<Utc>,
 ) -> Result<()> {
     let mut by_case: HashMap<i64, Vec<Summary>> = HashMap::new();
@@ -61,7 +62,9 @@ pub(super) async fn judge_attempts(
         // A case without an attempt is `missing` from the moment it is planned.
         let Some(attempts) = by_case.get(&case.case_id) else { continue };
         let baseline = baselines.get(&case.case_id).copied();
-        let verdict = judge_case(run, case, attempts, baseline, &waivers, now);
+        let operators = touched.remove(&case.case_id).unwrap_or_default();
+        let verdict =
+            Judged { operators, ..judge_case(run, case, attempts, baseline, &waivers, now) };
         if verdict.verdict != case.verdict {
             *moves.entry((case.suite, case.verdict)).or_default() -= 1;
             *moves.entry((case.suite, verdict.verdict)).or_default() += 1;
@@ -127,6 +130,7 @@ fn judge_case(
         signature: decisive.signature.clone(),
         baseline_run_id: baseline.and_then(|baseline| baseline.passed_in),
         waiver_id,
+        operators: Vec::new(),
     }
 }
 

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use protocol::ingest_api::{Attempt, MAX_BATCH_RESULTS, MAX_MESSAGE_BYTES, post_results};
-use protocol::{Outcome, RunKey};
+use protocol::{CaseKey, Outcome, RunKey};
 use sha2::{Digest as _, Sha256};
-use sqlx::PgConnection;
+use sqlx::{Acquire as _, PgConnection};
 
 use super::{judgement, sources, storable};
 use crate::app::AppState;
-use crate::db::attempts::{self, NewAttempt, Summary};
+use crate::db::attempts::{self, NewAttempt, Observation, Summary};
+use crate::db::manifests;
 use crate::db::operators::{self, Touch};
 use crate::db::rejudge;
 use crate::db::runs::{self, LockedRun};
@@ -39,7 +40,10 @@ pub async fn post_results(
     sources::check(request.source.as_ref())?;
     let source = request.source.clone();
     let batch = check(request)?;
-    let mut transaction = state.db.pool().begin().await?;
+    let mut connection = state.db.pool().acquire().await?;
+    let case_ids = find_cases(&mut connection, &batch).await?;
+    let mut overload_ids = find_overloads(&mut connection, &batch).await?;
+    let mut transaction = connection.begin().await?;
     let run = super::lock(&mut transaction, key).await?;
     super::refuse_void(&run)?;
     if run.manifest_sha256.is_none() {
@@ -48,17 +52,17 @@ pub async fn post_results(
             "send the manifest before the first result",
         ));
     }
-    let planned = find_planned(&mut transaction, &run, &batch).await?;
+    let mut planned = find_planned(&mut transaction, &run, &batch, &case_ids).await?;
     let source = sources::find_or_create(&mut transaction, &run, source.as_ref()).await?;
     // Mostly none has an attempt yet, which its verdict knows.
-    let (fresh, attempted): (Vec<&Planned>, Vec<&Planned>) =
-        planned.values().partition(|case| case.attempts == 0);
+    let attempted: Vec<i64> =
+        planned.iter().filter(|case| case.attempts > 0).map(|case| case.case_id).collect();
     let mut known = Vec::new();
     if !attempted.is_empty() {
-        let ids: Vec<i64> = attempted.iter().map(|case| case.case_id).collect();
-        known = attempts::list_summaries(&mut transaction, &run, Some(&ids)).await?;
+        known = attempts::list_summaries(&mut transaction, &run, Some(&attempted)).await?;
     }
-    let new = find_new(&batch, &planned, &known, source)?;
+    let attempted: HashSet<i64> = attempted.into_iter().collect();
+    let new = find_new(&batch, &case_ids, &known, source)?;
     let replayed = (batch.len() - new.len()) as u64;
     let response = post_results::Response { stored: new.len() as u64, replayed };
     if new.is_empty() {
@@ -66,22 +70,18 @@ pub async fn post_results(
         return Ok(response);
     }
 
-    let signatures: BTreeMap<String, Signature> =
-        new.iter().filter_map(|row| row.signature.clone()).map(|s| (s.id.clone(), s)).collect();
-    attempts::store_signatures(&mut transaction, &signatures).await?;
     let now = state.clock.now();
     attempts::store(&mut transaction, &run, source, &new, now).await?;
-    let touches = find_touches(&batch, &planned, &new);
-    let fresh: HashSet<i64> = fresh.iter().map(|case| case.case_id).collect();
-    operators::store_touches(&mut transaction, &run, &touches, &fresh).await?;
+    let overloads =
+        operators::store_touches(&mut transaction, &run, &new, &mut overload_ids, &attempted)
+            .await?;
     let touched: HashSet<i64> = new.iter().map(|row| row.case_id).collect();
     known.retain(|summary| touched.contains(&summary.case_id));
     known.extend(new.iter().map(|row| Summary::of_new(row, source)));
-    let mut planned: Vec<Planned> = planned.into_values().collect();
     planned.retain(|case| touched.contains(&case.case_id));
     // In one order, so that two writers of different runs take index pages alike.
     planned.sort_by_key(|case| case.case_id);
-    judgement::judge_attempts(&mut transaction, &run, &planned, known, now).await?;
+    judgement::judge_attempts(&mut transaction, &run, &planned, known, overloads, now).await?;
     let count = i64::try_from(new.len()).unwrap_or(i64::MAX);
     runs::note_attempts(&mut transaction, &run, count, now).await?;
     crate::db::sources::note_received(&mut transaction, &run, source, count).await?;
@@ -95,17 +95,10 @@ pub async fn post_results(
     Ok(response)
 }
 
-/// An attempt with the hash of its body, and its evidence as it is stored: made before the run is
-/// locked, since others wait for that.
-struct Checked {
-    attempt: Attempt,
-    evidence: String,
-    body_sha256: Vec<u8>,
-}
-
 /// By case and number, each once, in that order.
-type Batch = BTreeMap<(String, u32), Checked>;
+type Batch = BTreeMap<(CaseKey, u32), Observation>;
 
+/// Everything that can be made of a batch before the run is locked, since others wait for that.
 fn check(request: post_results::Request) -> Result<Batch> {
     if request.results.len() > MAX_BATCH_RESULTS {
         return Err(Error::bad_request(
@@ -116,21 +109,52 @@ fn check(request: post_results::Request) -> Result<Batch> {
     let mut batch = Batch::new();
     for (number, attempt) in request.results.into_iter().enumerate() {
         check_attempt(number, &attempt)?;
-        let body = serde_json::to_vec(&attempt).map_err(anyhow::Error::from)?;
-        let body_sha256 = Sha256::digest(&body).to_vec();
-        let key = (attempt.case.as_str().to_owned(), attempt.attempt);
+        let key = (attempt.case.clone(), attempt.attempt);
+        let observed = observe(attempt)?;
         if let Some(other) = batch.get(&key)
-            && other.body_sha256 != body_sha256
+            && other.body_sha256 != observed.body_sha256
         {
             return Err(clash(&key.0, key.1));
         }
-        let evidence = serde_json::to_string(&attempt.evidence).map_err(anyhow::Error::from)?;
-        batch.insert(key, Checked { attempt, evidence, body_sha256 });
+        batch.insert(key, observed);
     }
     Ok(batch)
 }
 
-fn clash(case: &str, attempt: u32) -> Error {
+/// What is stored of an attempt.
+fn observe(attempt: Attempt) -> Result<Observation> {
+    let body = serde_json::to_string(&attempt).map_err(anyhow::Error::from)?;
+    let message = shorten(&storable(&attempt.message), MAX_MESSAGE_BYTES);
+    let error_class = storable(&attempt.error_class);
+    let operator = blamed(&attempt).map(str::to_owned);
+    let Attempt { outcome, stage, .. } = attempt;
+    let signature = Signature::new(outcome, stage, &error_class, operator.as_deref(), &message);
+    Ok(Observation {
+        body_sha256: Sha256::digest(&body).to_vec(),
+        evidence: evidence_of(body)?,
+        touches: find_touches(&attempt),
+        outcome,
+        stage,
+        error_class,
+        message,
+        operator,
+        started_at: attempt.started_at,
+        seconds: attempt.seconds,
+        signature,
+    })
+}
+
+/// The evidence in the text of an attempt, which it ends with, so that it is written only once.
+fn evidence_of(mut body: String) -> Result<String> {
+    // In a text, the quotes would stand behind a backslash.
+    const FIELD: &str = ",\"evidence\":";
+    let place = body.find(FIELD).ok_or_else(|| anyhow::anyhow!("an attempt has no evidence"))?;
+    body.truncate(body.len() - "}".len());
+    body.drain(..place + FIELD.len());
+    Ok(body)
+}
+
+fn clash(case: &CaseKey, attempt: u32) -> Error {
     Error::conflict(
         format!("attempt {attempt} at `{case}` exists with another body"),
         "number a retry as a new attempt; two runs must not share a run key",
@@ -172,20 +196,43 @@ fn check_attempt(number: usize, attempt: &Attempt) -> Result<()> {
     Ok(())
 }
 
-/// The batch's cases by key, every one of which must have been planned.
+/// Ids of the batch's cases that were ever planned. A case keeps its id, so that no lock is needed.
+async fn find_cases(connection: &mut PgConnection, batch: &Batch) -> Result<HashMap<String, i64>> {
+    let mut keys: Vec<String> = batch.keys().map(|(case, _)| case.to_string()).collect();
+    keys.dedup();
+    Ok(manifests::find_ids(connection, &keys).await?)
+}
+
+/// Ids of the batch's overloads that were ever touched, which stay as well.
+async fn find_overloads(
+    connection: &mut PgConnection,
+    batch: &Batch,
+) -> Result<HashMap<String, i64>> {
+    let names: BTreeSet<&String> = batch.values().flat_map(|row| row.touches.keys()).collect();
+    let names: Vec<String> = names.into_iter().cloned().collect();
+    Ok(operators::find_ids(connection, &names).await?)
+}
+
+/// The batch's cases, every one of which must have been planned.
 async fn find_planned(
     connection: &mut PgConnection,
     run: &LockedRun,
     batch: &Batch,
-) -> Result<HashMap<String, Planned>> {
-    let mut keys: Vec<String> = batch.keys().map(|(case, _)| case.clone()).collect();
+    case_ids: &HashMap<String, i64>,
+) -> Result<Vec<Planned>> {
+    let mut keys: Vec<&CaseKey> = batch.keys().map(|(case, _)| case).collect();
     keys.dedup();
-    let planned = verdicts::find_planned(connection, run, &keys).await?;
-    let strangers: Vec<&String> = keys.iter().filter(|key| !planned.contains_key(*key)).collect();
-    if let Some(first) = strangers.first() {
+    let by_id: HashMap<i64, &CaseKey> =
+        keys.iter().filter_map(|key| Some((*case_ids.get(key.as_str())?, *key))).collect();
+    let planned = verdicts::find_planned(connection, run, &by_id).await?;
+    if planned.len() < keys.len() {
+        let found: HashSet<&str> = planned.iter().map(|case| case.key.as_str()).collect();
+        let strangers: Vec<&&CaseKey> =
+            keys.iter().filter(|key| !found.contains(key.as_str())).collect();
         return Err(Error::bad_request(
             format!(
-                "`{first}` is not in the manifest of run `{}` ({} of {} cases are not)",
+                "`{}` is not in the manifest of run `{}` ({} of {} cases are not)",
+                strangers[0],
                 run.key,
                 strangers.len(),
                 keys.len()
@@ -198,27 +245,27 @@ async fn find_planned(
 
 /// Rows for the attempts of the batch that are not stored yet. What the source sent before must
 /// have the same body; what another source calls by the same number is another attempt.
-fn find_new(
-    batch: &Batch,
-    planned: &HashMap<String, Planned>,
+fn find_new<'a>(
+    batch: &'a Batch,
+    case_ids: &HashMap<String, i64>,
     known: &[Summary],
     source: i16,
-) -> Result<Vec<NewAttempt>> {
+) -> Result<Vec<NewAttempt<'a>>> {
     let mut by_case: HashMap<i64, Vec<&Summary>> = HashMap::new();
     for summary in known {
         by_case.entry(summary.case_id).or_default().push(summary);
     }
     let mut taken: HashMap<i64, BTreeSet<i32>> = HashMap::new();
     let mut new = Vec::with_capacity(batch.len());
-    for ((case, number), checked) in batch {
-        let case_id = planned[case].case_id;
+    for ((case, number), observed) in batch {
+        let case_id = case_ids[case.as_str()];
         let source_attempt = i32::try_from(*number).map_err(anyhow::Error::from)?;
         let known = by_case.get(&case_id).map_or(&[][..], Vec::as_slice);
         let is_same = |summary: &&&Summary| {
             summary.source == source && summary.source_attempt == source_attempt
         };
         match known.iter().find(is_same) {
-            Some(stored) if stored.body_sha256 == checked.body_sha256 => continue,
+            Some(stored) if stored.body_sha256 == observed.body_sha256 => continue,
             Some(_) => return Err(clash(case, *number)),
             None => {}
         }
@@ -237,38 +284,9 @@ fn find_new(
             ));
         }
         taken.insert(attempt);
-        new.push(make_row(checked, case_id, attempt, source_attempt)?);
+        new.push(NewAttempt { case_id, attempt, source_attempt, observed });
     }
     Ok(new)
-}
-
-fn make_row(
-    checked: &Checked,
-    case_id: i64,
-    number: i32,
-    source_attempt: i32,
-) -> Result<NewAttempt> {
-    let Checked { attempt, evidence, body_sha256 } = checked;
-    let message = shorten(&storable(&attempt.message), MAX_MESSAGE_BYTES);
-    let error_class = storable(&attempt.error_class);
-    let operator = blamed(attempt).map(str::to_owned);
-    let signature =
-        Signature::new(attempt.outcome, attempt.stage, &error_class, operator.as_deref(), &message);
-    Ok(NewAttempt {
-        case_id,
-        attempt: number,
-        source_attempt,
-        outcome: attempt.outcome,
-        stage: attempt.stage,
-        error_class,
-        message,
-        operator,
-        started_at: attempt.started_at,
-        seconds: attempt.seconds,
-        evidence: evidence.clone(),
-        body_sha256: body_sha256.clone(),
-        signature,
-    })
 }
 
 /// The overload to blame: named by the error, or else the last one entered.
@@ -289,32 +307,36 @@ pub(super) fn shorten(text: &str, longest: usize) -> String {
     text[..end].to_owned()
 }
 
-/// Which overloads the newly stored attempts touched.
-fn find_touches(
-    batch: &Batch,
-    planned: &HashMap<String, Planned>,
-    new: &[NewAttempt],
-) -> BTreeMap<(String, i64), Touch> {
-    let stored: HashSet<(i64, i32)> =
-        new.iter().map(|row| (row.case_id, row.source_attempt)).collect();
-    let mut touches: BTreeMap<(String, i64), Touch> = BTreeMap::new();
-    for checked in batch.values() {
-        let attempt = &checked.attempt;
-        let case_id = planned[attempt.case.as_str()].case_id;
-        if !i32::try_from(attempt.attempt).is_ok_and(|n| stored.contains(&(case_id, n))) {
-            continue;
-        }
-        for (overload, calls) in attempt.evidence.operators.iter().flatten() {
-            let touch = touches.entry((overload.clone(), case_id)).or_default();
-            let calls = i64::try_from((*calls).min(MAX_CALLS)).unwrap_or(i64::MAX);
-            touch.calls = touch.calls.max(Some(calls));
-        }
-        for overload in &attempt.evidence.fallback_operators {
-            touches.entry((overload.clone(), case_id)).or_default().fell_back = true;
-        }
-        if let Some(overload) = blamed(attempt) {
-            touches.entry((overload.to_owned(), case_id)).or_default().blamed = true;
-        }
+/// Which overloads an attempt touched, and how.
+fn find_touches(attempt: &Attempt) -> BTreeMap<String, Touch> {
+    let mut touches: BTreeMap<String, Touch> = BTreeMap::new();
+    for (overload, calls) in attempt.evidence.operators.iter().flatten() {
+        let calls = i64::try_from((*calls).min(MAX_CALLS)).unwrap_or(i64::MAX);
+        touches.entry(overload.clone()).or_default().calls = Some(calls);
+    }
+    for overload in &attempt.evidence.fallback_operators {
+        touches.entry(overload.clone()).or_default().fell_back = true;
+    }
+    if let Some(overload) = blamed(attempt) {
+        touches.entry(overload.to_owned()).or_default().blamed = true;
     }
     touches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_evidence_is_what_an_attempt_ends_with() {
+        let text = serde_json::json!({
+            "case": "operators/opinfo:add#0/float32.eager.forward", "attempt": 1,
+            "outcome": "error", "message": "it says ,\"evidence\":{} and }",
+            "started_at": "2026-11-30T05:12:00Z", "seconds": 0.5,
+            "evidence": { "device_used": "tpu:0", "notes": [",\"evidence\":"] },
+        });
+        let attempt: Attempt = serde_json::from_value(text).unwrap();
+        let expected = serde_json::to_string(&attempt.evidence).unwrap();
+        assert_eq!(observe(attempt).unwrap().evidence, expected);
+    }
 }
