@@ -88,12 +88,21 @@ pub enum Error {
     /// The database cannot be reached.
     #[error("the database cannot be reached")]
     Unavailable(#[source] sqlx::Error),
+    /// Another request changed the same at the same time, and nothing of this one was stored.
+    #[error("another request changes the same at the same time")]
+    Overtaken(#[source] Option<sqlx::Error>),
     /// A mistake of ours.
     #[error("something went wrong on our side")]
     Internal(#[source] anyhow::Error),
 }
 
 impl Error {
+    /// Whether another request was faster, so that this one may do a moment later.
+    #[must_use]
+    pub const fn is_overtaken(&self) -> bool {
+        matches!(self, Self::Overtaken(_))
+    }
+
     /// A 404 for a thing asked for by name.
     pub fn no_such(noun: &'static str, name: impl std::fmt::Display) -> Self {
         Self::NoSuch { noun, name: shorten(&name.to_string()) }
@@ -122,7 +131,7 @@ impl Error {
             Self::Busy { .. } | Self::TooMany { .. } | Self::TooManyUnknown { .. } => {
                 StatusCode::TOO_MANY_REQUESTS
             }
-            Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unavailable(_) | Self::Overtaken(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -152,7 +161,9 @@ impl Error {
             Self::TooManyUnknown { .. } => "this token is unknown or revoked too; look it up, and \
                                             come back after the time in `Retry-After`"
                 .to_owned(),
-            Self::Unavailable(_) => "send it again; nothing of it was stored".to_owned(),
+            Self::Unavailable(_) | Self::Overtaken(_) => {
+                "send it again; nothing of it was stored".to_owned()
+            }
             Self::Internal(_) => {
                 "tell the operator of this server the request id; the log has the cause".to_owned()
             }
@@ -164,7 +175,7 @@ impl Error {
             Self::Busy { retry_after_secs, .. }
             | Self::TooMany { retry_after_secs, .. }
             | Self::TooManyUnknown { retry_after_secs } => Some(*retry_after_secs),
-            Self::Unavailable(_) => Some(5),
+            Self::Unavailable(_) | Self::Overtaken(_) => Some(5),
             Self::NoSuch { .. }
             | Self::BadRequest { .. }
             | Self::Conflict { .. }
@@ -184,7 +195,11 @@ fn shorten(text: &str) -> String {
 
 impl From<sqlx::Error> for Error {
     fn from(error: sqlx::Error) -> Self {
-        if is_transient(&error) {
+        let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+        // A row that was not there a moment ago, or each waits for the other.
+        if code.is_some_and(|code| ["23505", "40P01"].contains(&code.as_ref())) {
+            Self::Overtaken(Some(error))
+        } else if is_transient(&error) {
             Self::Unavailable(error)
         } else if is_unstorable(&error) {
             Self::bad_request(
@@ -207,13 +222,12 @@ fn is_unstorable(error: &sqlx::Error) -> bool {
 /// Whether the same statement may succeed later: the connection, not the statement, is at fault.
 fn is_transient(error: &sqlx::Error) -> bool {
     if let sqlx::Error::Database(database) = error {
-        // 08 connection, 53 resources, 57P shutting down, 40001 and 40P01 lost a race.
+        // 08 connection, 53 resources, 57P shutting down, 40001 lost a race.
         return database.code().is_some_and(|code| {
             code.starts_with("08")
                 || code.starts_with("53")
                 || code.starts_with("57P")
                 || code == "40001"
-                || code == "40P01"
         });
     }
     matches!(error, sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed)

@@ -43,7 +43,7 @@ pub async fn store_touches(
     connection: &mut PgConnection,
     run: &LockedRun,
     attempts: &[NewAttempt<'_>],
-    ids: &mut HashMap<String, i64>,
+    mut ids: HashMap<String, i64>,
     attempted: &HashSet<i64>,
 ) -> sqlx::Result<HashMap<i64, Vec<i64>>> {
     let names: BTreeSet<&String> =

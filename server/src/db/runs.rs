@@ -243,13 +243,47 @@ impl LockedRun {
     }
 }
 
-/// Locks the run of that key. Rows that refer to it can still be made by others.
-pub async fn lock(connection: &mut PgConnection, key: &RunKey) -> sqlx::Result<Option<LockedRun>> {
+/// How a run is held until the transaction ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// Nobody else changes anything of it.
+    Alone,
+    /// Nobody holds it alone, so that its state stays; others store attempts as well. Counts of it
+    /// are as old as the beginning.
+    Shared,
+}
+
+/// Holds the run of that key. Rows that refer to it can still be made by others.
+///
+/// An advisory lock comes first and then, where it is held alone, its row. Who shares it takes the
+/// row last, to add to its counts, and so nobody waits in a circle.
+pub async fn lock(
+    connection: &mut PgConnection,
+    key: &RunKey,
+    hold: Hold,
+) -> sqlx::Result<Option<LockedRun>> {
+    sqlx::query!(
+        "SELECT CASE WHEN $2
+                THEN pg_advisory_xact_lock(hashtext('runs'), (id % 2147483647)::integer)
+                ELSE pg_advisory_xact_lock_shared(hashtext('runs'), (id % 2147483647)::integer)
+                END
+         FROM runs WHERE key = $1",
+        key.as_str(),
+        hold == Hold::Alone
+    )
+    .fetch_optional(&mut *connection)
+    .await?;
+    // A statement of its own, which sees what those before it have done.
+    if hold == Hold::Alone {
+        sqlx::query!("SELECT FROM runs WHERE key = $1 FOR NO KEY UPDATE", key.as_str())
+            .fetch_optional(&mut *connection)
+            .await?;
+    }
     let row = sqlx::query!(
         r#"SELECT id, suites, device_profile, device_kind,
                 versions AS "versions: Json<BTreeMap<String, String>>", started_at, state,
                 completeness, manifest_sha256, planned, attempts, evidence_dropped_at IS NOT NULL AS "evidence_dropped!"
-         FROM runs WHERE key = $1 FOR NO KEY UPDATE"#,
+         FROM runs WHERE key = $1"#,
         key.as_str()
     )
     .fetch_optional(connection)

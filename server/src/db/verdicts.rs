@@ -131,6 +131,8 @@ pub struct Judged {
     pub overlapping: bool,
     /// How many there are.
     pub attempts: i32,
+    /// How many there were when it was judged before.
+    pub attempts_before: i32,
     /// Number of the attempt whose details are shown.
     pub decisive_attempt: i32,
     /// Its stage.
@@ -154,18 +156,20 @@ pub struct Judged {
     pub operators: Vec<i64>,
 }
 
-/// Stores verdicts of cases with attempts.
+/// Stores verdicts of cases with attempts; answers of how many. Where a case has other attempts than
+/// those that were known, somebody else was faster, and its verdict stays.
 pub async fn store(
     connection: &mut PgConnection,
     run: &LockedRun,
     judged: &[Judged],
     now: DateTime<Utc>,
-) -> sqlx::Result<()> {
+) -> sqlx::Result<usize> {
     let texts = |of: &dyn Fn(&Judged) -> Option<String>| -> Vec<Option<String>> {
         judged.iter().map(of).collect()
     };
     let case_ids: Vec<i64> = judged.iter().map(|j| j.case_id).collect();
     let attempts: Vec<i32> = judged.iter().map(|j| j.attempts).collect();
+    let before: Vec<i32> = judged.iter().map(|j| j.attempts_before).collect();
     let decisive: Vec<i32> = judged.iter().map(|j| j.decisive_attempt).collect();
     let seconds: Vec<f64> = judged.iter().map(|j| j.seconds).collect();
     let baselines: Vec<Option<i64>> = judged.iter().map(|j| j.baseline_run_id).collect();
@@ -178,7 +182,7 @@ pub async fn store(
         format!("{{{}}}", ids.join(","))
     };
     let operators: Vec<String> = judged.iter().map(|j| array(&j.operators)).collect();
-    sqlx::query!(
+    let stored = sqlx::query!(
         "UPDATE case_verdicts v SET
              verdict = new.verdict, outcome = new.outcome, attempts = new.attempts,
              decisive_attempt = new.decisive, stage = new.stage, error_class = new.error_class,
@@ -191,15 +195,15 @@ pub async fn store(
                  ELSE ARRAY (SELECT DISTINCT unnest(v.operators || new.operators::bigint[])
                              ORDER BY 1)
              END,
-             judged_at = $18
+             judged_at = $19
          FROM UNNEST($2::bigint[], $3::text[], $4::text[], $5::integer[], $6::integer[],
                      $7::text[], $8::text[], $9::text[], $10::text[], $11::double precision[],
                      $12::text[], $13::bigint[], $14::bigint[], $15::boolean[],
-                     $16::boolean[], $17::text[])
+                     $16::boolean[], $17::text[], $18::integer[])
               AS new (case_id, verdict, outcome, attempts, decisive, stage, error_class, message,
                       operator, seconds, signature, baseline_run_id, waiver_id, mixed, overlapping,
-                      operators)
-         WHERE v.run_id = $1 AND v.case_id = new.case_id",
+                      operators, attempts_before)
+         WHERE v.run_id = $1 AND v.case_id = new.case_id AND v.attempts = new.attempts_before",
         run.id,
         &case_ids,
         &texts(&|j| Some(j.verdict.as_str().to_owned())) as &[Option<String>],
@@ -217,11 +221,12 @@ pub async fn store(
         &mixed,
         &overlapping,
         &operators,
+        &before,
         now
     )
     .execute(connection)
     .await?;
-    Ok(())
+    Ok(usize::try_from(stored.rows_affected()).unwrap_or(usize::MAX))
 }
 
 /// Moves cases between verdicts in the tallies; `moves` are (suite, verdict, difference).

@@ -18,7 +18,7 @@ use protocol::{
 use sha2::{Digest as _, Sha256};
 
 use super::announce::is_simulated;
-use super::results::{MAX_ATTEMPT, MAX_CLASS_BYTES, shorten};
+use super::batch::{MAX_ATTEMPT, MAX_CLASS_BYTES, shorten};
 use crate::app::AppState;
 use crate::db::tokens::Caller;
 use crate::error::{Error, Result};

@@ -13,7 +13,7 @@ use crate::db::baselines::{self, Baseline};
 use crate::db::runs::LockedRun;
 use crate::db::verdicts::{self, Judged, Planned};
 use crate::db::{rejudge, summaries, waivers};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::judge::baseline::History;
 use crate::judge::verdict::{Observed, judge, observe_sources};
 use crate::judge::waiver::{Waiver, find_leave};
@@ -74,8 +74,11 @@ pub(super) async fn judge_attempts(
         }
     }
     if !judged.is_empty() {
+        if verdicts::store(connection, run, &judged, now).await? < judged.len() {
+            return Err(Error::Overtaken(None));
+        }
+        // The run's own row comes last: others that share it wait from here on.
         summaries::forget(&mut *connection, run).await?;
-        verdicts::store(connection, run, &judged, now).await?;
     }
     let moves: Vec<(Suite, Verdict, i64)> = moves
         .into_iter()
@@ -121,6 +124,7 @@ fn judge_case(
         mixed: matches!(observed, Observed::Mixed(_)),
         overlapping: attempts.iter().any(|attempt| attempt.source != attempts[0].source),
         attempts: i32::try_from(attempts.len()).unwrap_or(i32::MAX),
+        attempts_before: case.attempts,
         decisive_attempt: decisive.attempt,
         stage: decisive.stage.clone(),
         error_class: decisive.error_class.clone(),

@@ -2,13 +2,14 @@
 //! one that holds the run's row, so that a batch is either wholly visible with its verdicts and
 //! tallies, or not at all.
 //!
-//! `announce` a run and its manifest; `import` a run made of a JUnit report; `results` a batch of attempts; `sources` who sends it;
+//! `announce` a run and its manifest; `import` a run made of a JUnit report; `batch` a batch of attempts as it came, `results` takes it in; `sources` who sends it;
 //! `judgement` verdicts of the touched cases, and of runs whose baseline changed; `seal` the end of
 //! a run, by its runners or by silence; `artifacts` the files that attempts left; `waive` a person's leave, `waiver_file` those that are kept with the
 //! code.
 
 mod announce;
 mod artifacts;
+mod batch;
 mod import;
 mod inventory;
 mod judgement;
@@ -32,16 +33,21 @@ use chrono::{DateTime, Datelike as _, Utc};
 use protocol::RunKey;
 use sqlx::PgConnection;
 
-use crate::db::runs::{self, LockedRun};
+use crate::db::runs::{self, Hold, LockedRun};
 use crate::error::{Error, Result};
 use crate::judge::completeness::Completeness;
 
 /// Cases, or attempts, from which on a run changes what the planner should know.
 const LARGE_RUN: i64 = 1_000;
 
-/// Locks the run, or says that there is none.
+/// Holds the run alone, or says that there is none.
 async fn lock(connection: &mut PgConnection, key: &RunKey) -> Result<LockedRun> {
-    runs::lock(connection, key).await?.ok_or_else(|| Error::no_such("run", key))
+    hold(connection, key, Hold::Alone).await
+}
+
+/// Holds the run, or says that there is none.
+async fn hold(connection: &mut PgConnection, key: &RunKey, hold: Hold) -> Result<LockedRun> {
+    runs::lock(connection, key, hold).await?.ok_or_else(|| Error::no_such("run", key))
 }
 
 /// A withdrawn run takes nothing in, and neither does one whose evidence is gone.

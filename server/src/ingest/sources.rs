@@ -29,17 +29,26 @@ pub(super) fn check(source: Option<&Source>) -> Result<()> {
     Ok(())
 }
 
+/// Our number of a source in a run.
+pub(super) enum Found {
+    /// It has sent before.
+    Known(i16),
+    /// The one that it will have.
+    New(i16),
+}
+
 /// Our number of the source in this run. All that say how many shards there are must agree.
-pub(super) async fn find_or_create(
+pub(super) async fn find(
     connection: &mut PgConnection,
     run: &LockedRun,
     source: Option<&Source>,
-) -> Result<i16> {
+) -> Result<Found> {
     let known = sources::list(&mut *connection, run.id).await?;
     let journal = source.map_or("", |source| source.journal.as_str());
     let part = source.map(|source| (source.shard, source.shards));
     if let Some(row) = known.iter().find(|row| row.journal == journal) {
-        return if row.part == part { Ok(row.number) } else { Err(contradiction(run, row)) };
+        let is_same = row.part == part;
+        return if is_same { Ok(Found::Known(row.number)) } else { Err(contradiction(run, row)) };
     }
     let of_another_division = |row: &&SourceRow| match (row.part, part) {
         (Some((_, stored)), Some((_, sent))) => stored != sent,
@@ -56,8 +65,22 @@ pub(super) async fn find_or_create(
             "start a new run under another key",
         ));
     };
-    sources::create(connection, run, number, source).await?;
-    Ok(number)
+    Ok(Found::New(number))
+}
+
+/// The same, and it is stored where it is new.
+pub(super) async fn find_or_create(
+    connection: &mut PgConnection,
+    run: &LockedRun,
+    source: Option<&Source>,
+) -> Result<i16> {
+    match find(connection, run, source).await? {
+        Found::Known(number) => Ok(number),
+        Found::New(number) => {
+            sources::create(connection, run, number, source).await?;
+            Ok(number)
+        }
+    }
 }
 
 fn contradiction(run: &LockedRun, row: &SourceRow) -> Error {
