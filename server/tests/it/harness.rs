@@ -263,6 +263,17 @@ impl World {
                USING (run_id, suite, verdict)
              WHERE counted.cases IS DISTINCT FROM t.cases";
         assert_eq!(self.count(mismatches).await, 0, "tallies differ from verdicts");
+        let untouched = "SELECT count(*) FROM (
+                 SELECT run_id, case_id, array_agg(operator_id ORDER BY operator_id) AS operators
+                 FROM operator_cases GROUP BY run_id, case_id
+             ) touched FULL JOIN (SELECT * FROM case_verdicts WHERE operators <> '{}') v
+               USING (run_id, case_id)
+             WHERE touched.operators IS DISTINCT FROM v.operators";
+        assert_eq!(
+            self.count(untouched).await,
+            0,
+            "verdicts name other operators than were touched"
+        );
         let stale = "WITH kept AS (
                  SELECT to_jsonb(s) AS row FROM run_subjects s JOIN runs r ON r.id = run_id
                  WHERE r.summarised

@@ -41,6 +41,7 @@ mod reading;
 mod rejudged;
 mod sessions;
 mod shards;
+mod side_by_side;
 mod traces;
 mod waivers;
 mod webhooks;

@@ -31,6 +31,7 @@ fn sample_rows(version: i64) -> &'static str {
         20_261_130_190_000 => include_str!("data/drop_scattered_indexes.sql"),
         20_261_130_230_000 => include_str!("data/create_summaries.sql"),
         20_261_130_233_000 => include_str!("data/add_overload_variants.sql"),
+        20_261_201_031_000 => include_str!("data/add_operators_to_verdicts.sql"),
         other => panic!("migration {other} has no sample rows: add server/tests/it/data/NAME.sql"),
     }
 }
