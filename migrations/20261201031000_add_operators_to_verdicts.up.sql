@@ -39,7 +39,7 @@ DROP INDEX operator_cases_of_case;
 -- statistics the planner believes that it has no rows, and would look through all of them for each
 -- case; OFFSET 0 leaves it no choice.
 CREATE OR REPLACE VIEW counted_overloads AS
-SELECT t.run_id, c.suite, t.operator_id, count(*) AS cases,
+SELECT v.run_id, c.suite, touched.operator_id, count(*) AS cases,
        count(*) FILTER (WHERE v.verdict IN ('passed', 'fixed', 'unexpected pass')) AS passed,
        count(*) FILTER (WHERE judged.bad) AS blamed,
        count(DISTINCT c.subject_base) AS subjects,
@@ -58,7 +58,7 @@ CROSS JOIN LATERAL (
 ) AS t
 CROSS JOIN LATERAL (SELECT t.blamed AND v.verdict IN
                         ('failed', 'regressed', 'flaky', 'waived') AS bad) AS judged
-GROUP BY t.run_id, c.suite, t.operator_id;
+GROUP BY v.run_id, c.suite, touched.operator_id;
 
 CREATE OR REPLACE VIEW counted_overload_variants AS
 SELECT v.run_id, c.suite, touched.operator_id, c.dtype, c.mode, c.direction, c.layout, v.verdict,
