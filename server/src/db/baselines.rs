@@ -22,39 +22,45 @@ pub struct Baseline {
 /// withdrawn. A case that is absent from the answer is new.
 ///
 /// The runs are looked at from the newest on, more of them each time, and only for the cases of
-/// which no pass is known yet: one run answers for nearly all of them, however many there are.
+/// which it is still open whether they passed. What an earlier run was judged by answers that, when
+/// it is sure to be right still; so one run answers for nearly all cases, however many there are.
 pub async fn find(
     connection: &mut PgConnection,
     run: &LockedRun,
     case_ids: &[i64],
 ) -> sqlx::Result<HashMap<i64, Baseline>> {
     let mut found: HashMap<i64, Baseline> = HashMap::with_capacity(case_ids.len());
-    let mut open: Vec<i64> = case_ids.to_vec();
+    let mut open: HashSet<i64> = case_ids.iter().copied().collect();
     let earlier = list_earlier(connection, run).await?;
+    let there: HashSet<i64> = earlier.iter().map(|run| run.id).collect();
+    let is_settled: HashMap<i64, bool> =
+        earlier.iter().map(|run| (run.id, run.is_settled)).collect();
     let (mut rest, mut most) = (earlier.as_slice(), 1);
     while !rest.is_empty() && !open.is_empty() {
         let (runs, others) = rest.split_at(most.min(rest.len()));
         (rest, most) = (others, most * 2);
-        for (case_id, run_id, outcome) in list_outcomes(connection, runs, &open).await? {
-            let passed = outcome == Outcome::Pass;
+        for seen in list_seen(connection, runs, &open).await? {
+            if !open.contains(&seen.case_id) {
+                continue;
+            }
+            let passed = seen.outcome == Outcome::Pass;
+            let passed_in = if passed { Some(seen.run_id) } else { seen.baseline_run_id };
+            // A last known pass that was withdrawn since is none.
+            let passed_in = passed_in.filter(|run_id| there.contains(run_id));
             // The first line of a case is the newest.
-            let baseline = found.entry(case_id).or_insert_with(|| Baseline {
-                history: History::new(passed, Some(outcome)),
+            let baseline = found.entry(seen.case_id).or_insert_with(|| Baseline {
+                history: History::new(passed, Some(seen.outcome)),
                 passed_in: None,
             });
-            if passed && baseline.passed_in.is_none() {
-                baseline.passed_in = Some(run_id);
-                if baseline.history == History::NeverPassed {
+            let is_whole = passed_in.is_some() || seen.baseline_run_id.is_none();
+            if passed || (is_settled[&seen.run_id] && is_whole) {
+                baseline.passed_in = passed_in;
+                if passed_in.is_some() && baseline.history == History::NeverPassed {
                     baseline.history = History::PassedBefore;
                 }
+                open.remove(&seen.case_id);
             }
         }
-        let known: HashSet<i64> = found
-            .iter()
-            .filter(|(_, baseline)| baseline.passed_in.is_some())
-            .map(|(case_id, _)| *case_id)
-            .collect();
-        open.retain(|case_id| !known.contains(case_id));
     }
     let passed_in: HashSet<i64> = found.values().filter_map(|found| found.passed_in).collect();
     let there = hold(connection, passed_in).await?;
@@ -78,14 +84,28 @@ async fn hold(connection: &mut PgConnection, run_ids: HashSet<i64>) -> sqlx::Res
     Ok(there.into_iter().collect())
 }
 
+/// A run that can be the baseline of a case of another one.
+struct Earlier {
+    id: i64,
+    /// Whether its verdicts are what judging it now would give: nothing waits to be judged again,
+    /// and there is all of its evidence to do that with.
+    is_settled: bool,
+}
+
 /// Runs that can be the baseline of a case of this one, the newest first.
-async fn list_earlier(connection: &mut PgConnection, run: &LockedRun) -> sqlx::Result<Vec<i64>> {
+async fn list_earlier(
+    connection: &mut PgConnection,
+    run: &LockedRun,
+) -> sqlx::Result<Vec<Earlier>> {
     let suites: Vec<String> = run.suites.iter().map(|suite| suite.as_str().to_owned()).collect();
-    sqlx::query_scalar!(
-        "SELECT id FROM runs
-         WHERE device_profile = $1 AND (started_at, id) < ($2, $3) AND suites && $4
-           AND state = 'sealed' AND completeness <> 'void'
-         ORDER BY started_at DESC, id DESC",
+    sqlx::query_as!(
+        Earlier,
+        r#"SELECT id, evidence_dropped_at IS NULL AND NOT EXISTS (
+                    SELECT FROM rejudge_queue q WHERE q.run_id = runs.id) AS "is_settled!"
+           FROM runs
+           WHERE device_profile = $1 AND (started_at, id) < ($2, $3) AND suites && $4
+             AND state = 'sealed' AND completeness <> 'void'
+           ORDER BY started_at DESC, id DESC"#,
         run.device_profile,
         run.started_at,
         run.id,
@@ -95,24 +115,44 @@ async fn list_earlier(connection: &mut PgConnection, run: &LockedRun) -> sqlx::R
     .await
 }
 
-/// Conclusive outcomes of those cases in those runs: case, run, outcome, in the order of the runs.
-async fn list_outcomes(
+/// What a run says of a case.
+struct Seen {
+    case_id: i64,
+    run_id: i64,
+    outcome: Outcome,
+    /// Its own last known pass.
+    baseline_run_id: Option<i64>,
+}
+
+/// What those runs conclusively say of those cases, in the order of the runs.
+async fn list_seen(
     connection: &mut PgConnection,
-    run_ids: &[i64],
-    case_ids: &[i64],
-) -> sqlx::Result<Vec<(i64, i64, Outcome)>> {
+    runs: &[Earlier],
+    case_ids: &HashSet<i64>,
+) -> sqlx::Result<Vec<Seen>> {
+    let run_ids: Vec<i64> = runs.iter().map(|run| run.id).collect();
+    let case_ids: Vec<i64> = case_ids.iter().copied().collect();
     let rows = sqlx::query!(
-        r#"SELECT v.case_id, v.run_id, v.outcome AS "outcome!"
+        r#"SELECT v.case_id, v.run_id, v.outcome AS "outcome!", v.baseline_run_id
            FROM case_verdicts v JOIN UNNEST($1::bigint[]) WITH ORDINALITY AS w (run_id, place)
              ON w.run_id = v.run_id
            WHERE v.case_id = ANY ($2)
              AND v.outcome IN ('pass', 'mismatch', 'error', 'unsupported', 'fallback', 'crash',
                                'timeout', 'oom')
            ORDER BY w.place"#,
-        run_ids,
-        case_ids
+        &run_ids,
+        &case_ids
     )
     .fetch_all(connection)
     .await?;
-    rows.into_iter().map(|row| Ok((row.case_id, row.run_id, word(&row.outcome)?))).collect()
+    rows.into_iter()
+        .map(|row| {
+            Ok(Seen {
+                case_id: row.case_id,
+                run_id: row.run_id,
+                outcome: word(&row.outcome)?,
+                baseline_run_id: row.baseline_run_id,
+            })
+        })
+        .collect()
 }

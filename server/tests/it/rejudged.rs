@@ -180,3 +180,90 @@ async fn what_pages_add_up_is_kept_for_sealed_runs_and_made_anew_when_one_change
     })
     .await;
 }
+
+/// What one night is made of, by cases: nothing planned, or an outcome.
+type Night = Vec<Option<Outcome>>;
+
+/// The last known pass of each case of a night, straight from its definition: the newest earlier
+/// night that passed it, of those that are here and were not withdrawn.
+fn baselines(nights: &[Night], here: &[usize], place: usize) -> Vec<Option<usize>> {
+    (0..nights[place].len())
+        .filter(|case| nights[place][*case].is_some())
+        .map(|case| {
+            (0..place)
+                .rev()
+                .find(|night| here.contains(night) && nights[*night][case] == Some(Outcome::Pass))
+        })
+        .collect()
+}
+
+#[sqlx::test(migrator = "server::MIGRATOR")]
+async fn whatever_comes_late_or_is_withdrawn_baselines_are_those_of_the_definition(pool: PgPool) {
+    use rand::seq::{IndexedRandom as _, SliceRandom as _};
+    use rand::{RngExt as _, SeedableRng as _};
+    const OUTCOMES: [Option<Outcome>; 6] = [
+        None,
+        Some(Outcome::Pass),
+        Some(Outcome::Crash),
+        Some(Outcome::Mismatch),
+        Some(Outcome::Infra),
+        Some(Outcome::Skipped),
+    ];
+    scenario(pool, async |world| {
+        for seed in 0..8 {
+            let mut random = rand::rngs::StdRng::seed_from_u64(seed);
+            let nights: Vec<Night> = (0..12)
+                .map(|_| (0..6).map(|_| *OUTCOMES.choose(&mut random).unwrap()).collect())
+                .collect();
+            let key = |place: usize| format!("s{seed}n{place}");
+            let script = |place: usize| {
+                let day = u32::try_from(place).unwrap() + 1;
+                let mut script = night(&key(place), day).on(&format!("device{seed}"));
+                for (case, outcome) in nights[place].iter().enumerate() {
+                    if let Some(outcome) = outcome {
+                        script = script.observes(&format!("c{case}"), *outcome);
+                    }
+                }
+                script
+            };
+            let is_planned = |place: &usize| nights[*place].iter().any(Option::is_some);
+            let mut order: Vec<usize> = (0..nights.len()).filter(is_planned).collect();
+            order.shuffle(&mut random);
+            let mut here = Vec::new();
+            let reason = json!({"reason": "the wrong wheel was installed"});
+            for place in order {
+                world.finish_run(&script(place)).await;
+                here.push(place);
+                if random.random_bool(0.2) {
+                    let gone = here.swap_remove(random.random_range(0..here.len()));
+                    let path = format!("/api/v1/runs/{}/void", key(gone));
+                    world.post_json(&path, &reason).await;
+                }
+                // A gate judges some run, before earlier ones that wait as well.
+                let read = *here.choose(&mut random).unwrap_or(&place);
+                let id: i64 = sqlx::query_scalar("SELECT id FROM runs WHERE key = $1")
+                    .bind(key(read))
+                    .fetch_one(world.state.db.pool())
+                    .await
+                    .unwrap();
+                server::ingest::judge_if_due(&world.state, &[id]).await.unwrap();
+                if random.random_bool(0.1) {
+                    settle(&world).await;
+                }
+            }
+            settle(&world).await;
+            for place in &here {
+                let cases = world.get_json(&script(*place).path("/cases")).await;
+                let found = cases["cases"].as_array().unwrap().iter();
+                let found: Vec<_> = found.map(|case| case["baseline_run"].clone()).collect();
+                let expected: Vec<_> = baselines(&nights, &here, *place)
+                    .into_iter()
+                    .map(|night| json!(night.map(key)))
+                    .collect();
+                assert_eq!(found, expected, "{} of {here:?}", key(*place));
+            }
+        }
+        world.check_tallies().await;
+    })
+    .await;
+}
