@@ -18,6 +18,10 @@ use crate::{Bench, Failure, Figure};
 
 /// Senders at once, as two hosts with two shards each would be.
 const SENDERS: usize = 4;
+/// Times that a run without history is sent, and that it is copied.
+const ROUNDS: u32 = 3;
+/// Device of the nights.
+const DEVICE: &str = "tpu";
 
 /// Nine in ten are operators, the rest models, as in a nightly.
 fn case(number: usize) -> Result<CaseKey, Failure> {
@@ -96,13 +100,14 @@ struct Sent {
 async fn send_run(
     bench: &Bench,
     key: &str,
+    device: &str,
     cases: usize,
     began: DateTime<Utc>,
 ) -> Result<Sent, Failure> {
     let plan: Vec<CaseKey> = (0..cases).map(case).collect::<Result<_, _>>()?;
     let source = Some(Source { journal: "bench".to_owned(), shard: 1, shards: 1 });
     // What a runner has done by then is not measured: only the sending and taking in.
-    let announcement = announcement(key, began);
+    let announcement = announcement(key, device, began);
     let manifest = put_manifest::Request {
         hash: hex::encode(Sha256::digest(put_manifest::Request::hash_text(&plan))),
         cases: plan.clone(),
@@ -154,9 +159,18 @@ async fn send_run(
     Ok(Sent { rate, visible_seconds: start.elapsed().as_secs_f64() })
 }
 
-/// A run into an empty database, and a bare COPY of the same rows.
+/// A run without history, and a bare COPY of the same rows: of each the best of three, since a machine
+/// that does something else beside is not what is compared.
 pub(super) async fn first_night(bench: &Bench, cases: usize) -> Result<Vec<Figure>, Failure> {
-    let sent = send_run(bench, "night-0", cases, Utc::now()).await?;
+    let mut sent = send_run(bench, "night-0", DEVICE, cases, Utc::now()).await?;
+    for round in 1..ROUNDS {
+        // On a device of its own, so that it has no history either.
+        let key = format!("again-{round}");
+        let again = send_run(bench, &key, &key, cases, Utc::now()).await?;
+        sent.rate = sent.rate.max(again.rate);
+        sent.visible_seconds = sent.visible_seconds.max(again.visible_seconds);
+        sqlx::query("DELETE FROM runs WHERE key = $1").bind(&key).execute(&bench.pool).await?;
+    }
     let memory = bench.server.peak_memory()?;
     let copy_rate = copy_rate(&bench.pool, cases).await?;
     println!(
@@ -175,7 +189,7 @@ pub(super) async fn first_night(bench: &Bench, cases: usize) -> Result<Vec<Figur
 /// A run after many others, which are its history.
 pub(super) async fn another_night(bench: &Bench, cases: usize) -> Result<Vec<Figure>, Failure> {
     let began = Utc::now() + chrono::Duration::days(1);
-    let sent = send_run(bench, "night-next", cases, began).await?;
+    let sent = send_run(bench, "night-next", DEVICE, cases, began).await?;
     println!(
         "ingest after those nights: {:.0} results a second; sealed and visible after {:.1} s",
         sent.rate, sent.visible_seconds
@@ -187,12 +201,12 @@ pub(super) async fn another_night(bench: &Bench, cases: usize) -> Result<Vec<Fig
     ])
 }
 
-fn announcement(key: &str, started_at: DateTime<Utc>) -> create_run::Request {
+fn announcement(key: &str, device: &str, started_at: DateTime<Utc>) -> create_run::Request {
     create_run::Request {
         protocol_version: protocol::PROTOCOL_VERSION,
         run_key: key.parse().expect("a run key"),
         suites: vec![Suite::Operators, Suite::Tier1],
-        device_profile: "tpu".to_owned(),
+        device_profile: device.to_owned(),
         device_kind: "TPU v6e".to_owned(),
         simulated: false,
         versions: [("torch_tpu".to_owned(), "0.1".to_owned())].into(),
@@ -202,8 +216,7 @@ fn announcement(key: &str, started_at: DateTime<Utc>) -> create_run::Request {
     }
 }
 
-/// Rows a second of a bare COPY of the run's attempts into the same table, under another run. The
-/// best of three, since a server that shares the processor is not what is compared with.
+/// Rows a second of a bare COPY of the run's attempts into the same table, under another run.
 #[expect(clippy::cast_precision_loss, reason = "counts of cases")]
 async fn copy_rate(pool: &PgPool, rows: usize) -> Result<f64, Failure> {
     use futures_util::TryStreamExt as _;
@@ -211,7 +224,7 @@ async fn copy_rate(pool: &PgPool, rows: usize) -> Result<f64, Failure> {
                            stage, error_class, message, operator, started_at, seconds, evidence, \
                            body_sha256, signature, received_at";
     let mut best: f64 = 0.0;
-    for round in 0..3 {
+    for round in 0..i32::try_from(ROUNDS)? {
         let id: i64 = sqlx::query_scalar(
             "INSERT INTO runs (key, body_sha256, suites, device_profile, device_kind, simulated,
                                versions, labels, claimed_host, created_by, started_at)

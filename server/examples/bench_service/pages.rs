@@ -9,7 +9,7 @@ use crate::{Bench, Failure, Figure};
 /// Clients that read pages at once.
 const CLIENTS: usize = 4;
 /// Times that each client reads each page.
-const READS: usize = 20;
+const READS: usize = 40;
 
 /// Copies the first night to earlier ones, inside the database.
 async fn add_nights(pool: &PgPool, from: usize, to: usize) -> Result<(), Failure> {
