@@ -23,6 +23,7 @@ JOIN case_verdicts v ON v.run_id = t.run_id AND v.case_id = t.case_id
 WHERE c.suite = 'operators'
 GROUP BY t.run_id, c.suite, t.operator_id, c.dtype, c.mode, c.direction, c.layout, v.verdict,
          v.outcome;
+DROP VIEW touched_overloads;
 CREATE INDEX operator_cases_of_case ON operator_cases (run_id, case_id);
 ALTER TABLE case_verdicts DROP COLUMN operators;
 DROP TRIGGER runs_take_what_was_derived ON runs;

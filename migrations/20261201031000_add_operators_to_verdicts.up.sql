@@ -38,27 +38,32 @@ DROP INDEX operator_cases_of_case;
 -- What a case touched is looked up by the whole primary key. Of a run that is newer than the
 -- statistics the planner believes that it has no rows, and would look through all of them for each
 -- case; OFFSET 0 leaves it no choice.
-CREATE OR REPLACE VIEW counted_overloads AS
-SELECT v.run_id, c.suite, touched.operator_id, count(*) AS cases,
-       count(*) FILTER (WHERE v.verdict IN ('passed', 'fixed', 'unexpected pass')) AS passed,
-       count(*) FILTER (WHERE judged.bad) AS blamed,
-       count(DISTINCT c.subject_base) AS subjects,
-       coalesce(array_agg(DISTINCT c.subject_base) FILTER (WHERE judged.bad), '{}')
-           AS blocked_subjects,
-       count(*) FILTER (WHERE t.fell_back) AS fell_back,
-       sum(t.calls)::bigint AS calls,
-       coalesce(array_agg(DISTINCT v.outcome) FILTER (WHERE judged.bad), '{}') AS blamed_outcomes
+CREATE VIEW touched_overloads AS
+SELECT v.run_id, v.case_id, v.verdict, v.outcome, touched.operator_id, t.calls, t.fell_back,
+       t.blamed,
+       t.blamed AND v.verdict IN ('failed', 'regressed', 'flaky', 'waived') AS bad
 FROM case_verdicts v
-JOIN cases c ON c.id = v.case_id
 CROSS JOIN unnest(v.operators) AS touched (operator_id)
 CROSS JOIN LATERAL (
     SELECT * FROM operator_cases t
     WHERE t.run_id = v.run_id AND t.operator_id = touched.operator_id AND t.case_id = v.case_id
     OFFSET 0
-) AS t
-CROSS JOIN LATERAL (SELECT t.blamed AND v.verdict IN
-                        ('failed', 'regressed', 'flaky', 'waived') AS bad) AS judged
-GROUP BY v.run_id, c.suite, touched.operator_id;
+) AS t;
+COMMENT ON VIEW touched_overloads IS
+    'What the cases of a run touched, with their verdicts; to be limited by the run';
+
+CREATE OR REPLACE VIEW counted_overloads AS
+SELECT t.run_id, c.suite, t.operator_id, count(*) AS cases,
+       count(*) FILTER (WHERE t.verdict IN ('passed', 'fixed', 'unexpected pass')) AS passed,
+       count(*) FILTER (WHERE t.bad) AS blamed,
+       count(DISTINCT c.subject_base) AS subjects,
+       coalesce(array_agg(DISTINCT c.subject_base) FILTER (WHERE t.bad), '{}') AS blocked_subjects,
+       count(*) FILTER (WHERE t.fell_back) AS fell_back,
+       sum(t.calls)::bigint AS calls,
+       coalesce(array_agg(DISTINCT t.outcome) FILTER (WHERE t.bad), '{}') AS blamed_outcomes
+FROM touched_overloads t
+JOIN cases c ON c.id = t.case_id
+GROUP BY t.run_id, c.suite, t.operator_id;
 
 CREATE OR REPLACE VIEW counted_overload_variants AS
 SELECT v.run_id, c.suite, touched.operator_id, c.dtype, c.mode, c.direction, c.layout, v.verdict,

@@ -182,7 +182,7 @@ pub(super) async fn first_night(bench: &Bench, cases: usize) -> Result<Vec<Figur
         Figure::at_least("ingest against bare COPY", sent.rate / copy_rate, "times", 0.5),
         Figure::at_least("ingest", sent.rate, "results/s", 20_000.0),
         Figure::at_most("a run sealed and visible", sent.visible_seconds, "s", 30.0),
-        Figure::at_most("memory of the server while ingesting", memory, "MiB", 150.0),
+        Figure::at_most("memory of the server while ingesting", memory, "MB", 150.0),
     ])
 }
 

@@ -92,12 +92,12 @@ impl Server {
         Err("the server did not become ready".into())
     }
 
-    /// Most memory that was resident at once, in MiB.
+    /// Most memory that was resident at once, in MB.
     fn peak_memory(&self) -> Result<f64, Failure> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
         let line = status.lines().find(|line| line.starts_with("VmHWM:")).ok_or("no VmHWM")?;
         let kibibytes: f64 = line.split_whitespace().nth(1).ok_or("no VmHWM")?.parse()?;
-        Ok(kibibytes / 1024.0)
+        Ok(kibibytes * 1024.0 / 1e6)
     }
 }
 

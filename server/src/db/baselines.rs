@@ -32,7 +32,6 @@ pub async fn find(
     let mut found: HashMap<i64, Baseline> = HashMap::with_capacity(case_ids.len());
     let mut open: HashSet<i64> = case_ids.iter().copied().collect();
     let earlier = list_earlier(connection, run).await?;
-    let there: HashSet<i64> = earlier.iter().map(|run| run.id).collect();
     let is_settled: HashMap<i64, bool> =
         earlier.iter().map(|run| (run.id, run.is_settled)).collect();
     let (mut rest, mut most) = (earlier.as_slice(), 1);
@@ -46,7 +45,7 @@ pub async fn find(
             let passed = seen.outcome == Outcome::Pass;
             let passed_in = if passed { Some(seen.run_id) } else { seen.baseline_run_id };
             // A last known pass that was withdrawn since is none.
-            let passed_in = passed_in.filter(|run_id| there.contains(run_id));
+            let passed_in = passed_in.filter(|run_id| is_settled.contains_key(run_id));
             // The first line of a case is the newest.
             let baseline = found.entry(seen.case_id).or_insert_with(|| Baseline {
                 history: History::new(passed, Some(seen.outcome)),

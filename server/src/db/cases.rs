@@ -217,23 +217,16 @@ pub async fn list_overloads(
     sqlx::query_as!(
         OverloadRow,
         r#"SELECT o.overload, o.operator, count(*) AS "cases!",
-               count(*) FILTER (WHERE v.verdict IN ('passed', 'fixed', 'unexpected pass'))
+               count(*) FILTER (WHERE t.verdict IN ('passed', 'fixed', 'unexpected pass'))
                    AS "passed!",
-               count(*) FILTER (WHERE v.verdict NOT IN ('skipped', 'inconclusive')) AS "counted!",
+               count(*) FILTER (WHERE t.verdict NOT IN ('skipped', 'inconclusive')) AS "counted!",
                count(*) FILTER (WHERE t.blamed) AS "blamed!",
                count(*) FILTER (WHERE t.fell_back) AS "fell_back!",
                sum(t.calls)::bigint AS calls
-           FROM case_verdicts v CROSS JOIN unnest(v.operators) AS touched (operator_id)
-           JOIN operators o ON o.id = touched.operator_id
-           CROSS JOIN LATERAL (
-               SELECT * FROM operator_cases t
-               WHERE t.run_id = v.run_id AND t.operator_id = touched.operator_id
-                 AND t.case_id = v.case_id
-               OFFSET 0
-           ) AS t
-           WHERE v.run_id = $1 AND ($2::text IS NULL OR o.overload > $2)
+           FROM touched_overloads t JOIN operators o ON o.id = t.operator_id
+           WHERE t.run_id = $1 AND ($2::text IS NULL OR o.overload > $2)
              AND ($4::text IS NULL
-                  OR EXISTS (SELECT FROM cases c WHERE c.id = v.case_id AND c.suite = $4))
+                  OR EXISTS (SELECT FROM cases c WHERE c.id = t.case_id AND c.suite = $4))
            GROUP BY o.overload, o.operator ORDER BY o.overload LIMIT $3"#,
         run_id,
         after,

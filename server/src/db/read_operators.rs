@@ -107,29 +107,20 @@ pub async fn count_overloads_of_subject(
         SuiteOverload,
         r#"
         SELECT o.overload, c.suite, count(*) AS "cases!",
-               count(*) FILTER (WHERE v.verdict IN ('passed', 'fixed', 'unexpected pass'))
+               count(*) FILTER (WHERE t.verdict IN ('passed', 'fixed', 'unexpected pass'))
                    AS "passed!",
-               count(*) FILTER (WHERE bad) AS "blamed!",
+               count(*) FILTER (WHERE t.bad) AS "blamed!",
                1::bigint AS "subjects!",
-               coalesce(array_agg(DISTINCT c.subject_base) FILTER (WHERE bad), '{}')
+               coalesce(array_agg(DISTINCT c.subject_base) FILTER (WHERE t.bad), '{}')
                    AS "blocked_subjects!",
                count(*) FILTER (WHERE t.fell_back) AS "fell_back!",
                sum(t.calls)::bigint AS calls,
-               coalesce(array_agg(DISTINCT v.outcome) FILTER (WHERE bad), '{}')
+               coalesce(array_agg(DISTINCT t.outcome) FILTER (WHERE t.bad), '{}')
                    AS "blamed_outcomes!: Vec<String>"
         FROM unnest($1::bigint[], $2::text[]) AS w (run_id, suite)
         JOIN cases c ON c.suite = w.suite AND c.subject_base = $3
-        JOIN case_verdicts v ON v.run_id = w.run_id AND v.case_id = c.id
-        CROSS JOIN unnest(v.operators) AS touched (operator_id)
-        JOIN operators o ON o.id = touched.operator_id
-        CROSS JOIN LATERAL (
-            SELECT * FROM operator_cases t
-            WHERE t.run_id = v.run_id AND t.operator_id = touched.operator_id
-              AND t.case_id = v.case_id
-            OFFSET 0
-        ) AS t
-        CROSS JOIN LATERAL (SELECT t.blamed AND v.verdict IN
-                                ('failed', 'regressed', 'flaky', 'waived') AS bad) AS judged
+        JOIN touched_overloads t ON t.run_id = w.run_id AND t.case_id = c.id
+        JOIN operators o ON o.id = t.operator_id
         GROUP BY o.overload, c.suite
         "#,
         run_ids,
