@@ -22,6 +22,7 @@ mod leaf;
 mod narrow;
 #[cfg(target_arch = "x86_64")]
 mod narrow_avx2;
+mod narrow_chunk;
 mod outputs;
 mod places;
 mod relative;

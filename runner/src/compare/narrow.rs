@@ -17,6 +17,7 @@ use super::figures::{Moments, Summary, Worst};
 use super::float::CHUNK;
 #[cfg(target_arch = "x86_64")]
 use super::narrow_avx2 as avx2;
+use super::narrow_chunk::{prefetch, zero_pairs};
 use super::tensors::Pair;
 use super::ulps::Ulps;
 
@@ -129,23 +130,6 @@ pub(super) fn scan(
     ulps.add_narrow(&buffers.distances[..length]);
     prefetch(fourth);
     true
-}
-
-/// Asks for the bytes of the next chunk while this one is computed with: processors look ahead by
-/// themselves, but not from one page to the next, and a chunk is as long as a page.
-#[inline(always)]
-fn prefetch(bytes: &[u8]) {
-    #[cfg(target_arch = "x86_64")]
-    for line in bytes.chunks(64) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        #[expect(unsafe_code, reason = "a hint, on which nothing but time depends")]
-        // SAFETY: every x86-64 has it, and it reads nothing.
-        unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
-        }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = bytes;
 }
 
 /// The largest of each kind so far, rounded down: what is below it need not be looked at again.
@@ -385,20 +369,6 @@ fn note_largest(
         }
     };
     (looked_at..actual.len()).for_each(note);
-}
-
-/// Zeros of the other sign, and zeros in place of subnormal numbers.
-#[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "a power of two that float32 has")]
-fn zero_pairs(actual: &[f32], expected: &[f32], smallest_normal: f64) -> (u64, u64) {
-    let smallest_normal = smallest_normal as f32;
-    let (mut signs, mut flushed): (u32, u32) = (0, 0);
-    for (a, e) in actual.iter().zip(expected) {
-        let is_zero = *a == 0.0;
-        signs += u32::from(is_zero & (a.to_bits() ^ e.to_bits() == 1 << 31));
-        flushed += u32::from(is_zero & (*e != 0.0) & (e.abs() < smallest_normal));
-    }
-    (u64::from(signs), u64::from(flushed))
 }
 
 /// Calls with the lane and both numbers of each pair.

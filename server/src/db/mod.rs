@@ -45,6 +45,7 @@ pub mod read_waived;
 pub mod read_words;
 pub mod rejudge;
 pub mod retention;
+mod run_lock;
 pub mod runs;
 pub mod sessions;
 pub mod sources;

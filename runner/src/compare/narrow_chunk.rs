@@ -1,0 +1,32 @@
+//! What is done with a chunk of [`narrow`](super::narrow) beside its figures.
+
+/// Asks for the bytes of the next chunk while this one is computed with: processors look ahead by
+/// themselves, but not from one page to the next, and a chunk is as long as a page.
+#[inline(always)]
+pub(super) fn prefetch(bytes: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in bytes.chunks(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        #[expect(unsafe_code, reason = "a hint, on which nothing but time depends")]
+        // SAFETY: every x86-64 has it, and it reads nothing.
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = bytes;
+}
+
+/// Zeros of the other sign, and zeros in place of subnormal numbers.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "a power of two that float32 has")]
+pub(super) fn zero_pairs(actual: &[f32], expected: &[f32], smallest_normal: f64) -> (u64, u64) {
+    let smallest_normal = smallest_normal as f32;
+    let (mut signs, mut flushed): (u32, u32) = (0, 0);
+    for (a, e) in actual.iter().zip(expected) {
+        let is_zero = *a == 0.0;
+        signs += u32::from(is_zero & (a.to_bits() ^ e.to_bits() == 1 << 31));
+        flushed += u32::from(is_zero & (*e != 0.0) & (e.abs() < smallest_normal));
+    }
+    (u64::from(signs), u64::from(flushed))
+}
