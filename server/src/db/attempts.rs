@@ -193,17 +193,17 @@ impl Summary {
     }
 }
 
-/// Attempts at those cases (all cases when absent), by case and number.
+/// Attempts at those cases, by case and number.
 pub async fn list_summaries(
     connection: &mut PgConnection,
     run: &LockedRun,
-    case_ids: Option<&[i64]>,
+    case_ids: &[i64],
 ) -> sqlx::Result<Vec<Summary>> {
     let rows = sqlx::query!(
         "SELECT case_id, attempt, source, source_attempt, body_sha256, outcome, stage,
                 error_class, message, operator, seconds, signature
          FROM attempts
-         WHERE run_day = $1 AND run_id = $2 AND ($3::bigint[] IS NULL OR case_id = ANY ($3))
+         WHERE run_day = $1 AND run_id = $2 AND case_id = ANY ($3)
          ORDER BY case_id, attempt",
         run.day(),
         run.id,

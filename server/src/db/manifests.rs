@@ -3,18 +3,28 @@
 use std::collections::HashMap;
 
 use protocol::CaseKey;
-use sqlx::{PgConnection, PgExecutor};
+use sqlx::{PgConnection, PgExecutor, PgPool};
 
 use super::runs::LockedRun;
 
-/// Makes sure that every case has a row. Runs outside the caller's transaction, in key order, so
-/// that two manifests with common cases never wait for each other in a circle.
-pub async fn store_cases(db: impl PgExecutor<'_>, cases: &[CaseKey]) -> sqlx::Result<()> {
+/// Cases sent in one statement: a connection keeps room for the longest that it ever sent.
+const AT_ONCE: usize = 4096;
+
+/// Makes sure that every case has a row. Runs outside a transaction, in key order, so that two
+/// manifests with common cases never wait for each other in a circle.
+pub async fn store_cases(db: &PgPool, cases: &[CaseKey]) -> sqlx::Result<()> {
     let mut sorted: Vec<&CaseKey> = cases.iter().collect();
     sorted.sort();
+    for cases in sorted.chunks(AT_ONCE) {
+        store_some_cases(db, cases).await?;
+    }
+    Ok(())
+}
+
+async fn store_some_cases(db: &PgPool, cases: &[&CaseKey]) -> sqlx::Result<()> {
     let mut columns: [Vec<String>; 4] = Default::default();
     let mut variants: [Vec<Option<String>>; 4] = Default::default();
-    for case in sorted {
+    for case in cases {
         let suite = case.suite();
         let values = [case.as_str(), suite.as_str(), case.subject(), case.subject_base()];
         for (column, value) in columns.iter_mut().zip(values) {
@@ -69,17 +79,21 @@ pub async fn store_entries(
     run: &LockedRun,
     cases: &[CaseKey],
 ) -> sqlx::Result<()> {
-    let keys: Vec<String> = cases.iter().map(|case| case.as_str().to_owned()).collect();
-    sqlx::query!(
-        "INSERT INTO manifest_entries (run_id, position, case_id)
-         SELECT $1, (planned.position - 1)::integer, cases.id
-         FROM UNNEST($2::text[]) WITH ORDINALITY AS planned (key, position)
-         JOIN cases ON cases.key = planned.key",
-        run.id,
-        &keys
-    )
-    .execute(&mut *connection)
-    .await?;
+    for (place, cases) in cases.chunks(AT_ONCE).enumerate() {
+        let keys: Vec<String> = cases.iter().map(|case| case.as_str().to_owned()).collect();
+        let before = i64::try_from(place * AT_ONCE).unwrap_or(i64::MAX);
+        sqlx::query!(
+            "INSERT INTO manifest_entries (run_id, position, case_id)
+             SELECT $1, ($3 + planned.position - 1)::integer, cases.id
+             FROM UNNEST($2::text[]) WITH ORDINALITY AS planned (key, position)
+             JOIN cases ON cases.key = planned.key",
+            run.id,
+            &keys,
+            before
+        )
+        .execute(&mut *connection)
+        .await?;
+    }
     sqlx::query!(
         "INSERT INTO case_verdicts (run_id, case_id, position, verdict)
          SELECT run_id, case_id, position, 'missing' FROM manifest_entries WHERE run_id = $1",

@@ -41,6 +41,19 @@ impl Planned {
     }
 }
 
+/// All cases that the run has planned, by id.
+pub async fn list_case_ids(
+    connection: &mut PgConnection,
+    run: &LockedRun,
+) -> sqlx::Result<Vec<i64>> {
+    sqlx::query_scalar!(
+        "SELECT case_id FROM case_verdicts WHERE run_id = $1 ORDER BY case_id",
+        run.id
+    )
+    .fetch_all(connection)
+    .await
+}
+
 /// Those cases of the run (all when absent), in the order of the manifest.
 pub async fn list_planned(
     connection: &mut PgConnection,

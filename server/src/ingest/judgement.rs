@@ -22,6 +22,9 @@ use crate::judge::waiver::{Waiver, find_leave};
 /// judged.
 pub(super) const RECENT_RUNS: i64 = 20;
 
+/// Cases whose attempts are in memory at once.
+const AT_ONCE: usize = 4096;
+
 /// Judges those cases (all when absent) over all their attempts, and keeps the tallies in step.
 pub async fn judge_cases(
     connection: &mut PgConnection,
@@ -33,9 +36,16 @@ pub async fn judge_cases(
         // What is left of it would say something else.
         return Ok(());
     }
-    let attempts = attempts::list_summaries(connection, run, case_ids).await?;
-    let planned = verdicts::list_planned(connection, run, case_ids).await?;
-    judge_attempts(connection, run, &planned, attempts, HashMap::new(), now).await
+    let all = match case_ids {
+        Some(_) => Vec::new(),
+        None => verdicts::list_case_ids(connection, run).await?,
+    };
+    for case_ids in case_ids.unwrap_or(&all).chunks(AT_ONCE) {
+        let attempts = attempts::list_summaries(connection, run, case_ids).await?;
+        let planned = verdicts::list_planned(connection, run, Some(case_ids)).await?;
+        judge_attempts(connection, run, &planned, attempts, HashMap::new(), now).await?;
+    }
+    Ok(())
 }
 
 /// The same when cases and attempts are known already; they must be all that there are at those

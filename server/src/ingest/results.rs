@@ -95,7 +95,7 @@ impl New<'_> {
             planned.iter().filter(|case| case.attempts > 0).map(|case| case.case_id).collect();
         let mut known = Vec::new();
         if !attempted.is_empty() {
-            known = attempts::list_summaries(&mut transaction, &run, Some(&attempted)).await?;
+            known = attempts::list_summaries(&mut transaction, &run, &attempted).await?;
         }
         let attempted: HashSet<i64> = attempted.into_iter().collect();
         let new = find_new(batch, case_ids, &known, source)?;
