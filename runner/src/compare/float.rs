@@ -87,6 +87,7 @@ pub(super) fn scan(
         && std::arch::is_x86_feature_detected!("avx512dq")
         && std::arch::is_x86_feature_detected!("avx512vl")
         && std::arch::is_x86_feature_detected!("avx512bw")
+        && std::arch::is_x86_feature_detected!("fma")
     {
         #[expect(unsafe_code, reason = "the processor has been asked")]
         // SAFETY: the features were detected.
@@ -94,9 +95,11 @@ pub(super) fn scan(
             scan_avx512(pair, range, summary, scratch);
         }
         return;
-    } else if std::arch::is_x86_feature_detected!("avx2") {
+    } else if std::arch::is_x86_feature_detected!("avx2")
+        && std::arch::is_x86_feature_detected!("fma")
+    {
         #[expect(unsafe_code, reason = "the processor has been asked")]
-        // SAFETY: the feature was detected.
+        // SAFETY: the features were detected.
         unsafe {
             scan_avx2(pair, range, summary, scratch);
         }
@@ -106,13 +109,13 @@ pub(super) fn scan(
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw")]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,fma")]
 fn scan_avx512(pair: &Pair<'_>, range: Range<usize>, summary: &mut Summary, scratch: &mut Scratch) {
-    scan_all(Vectors::Avx2, pair, range, summary, scratch);
+    scan_all(Vectors::Avx512, pair, range, summary, scratch);
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,fma")]
 fn scan_avx2(pair: &Pair<'_>, range: Range<usize>, summary: &mut Summary, scratch: &mut Scratch) {
     scan_all(Vectors::Avx2, pair, range, summary, scratch);
 }

@@ -13,38 +13,43 @@ use std::ops::Add as _;
 use protocol::Tolerance;
 
 use super::elements::Narrow;
-use super::figures::{Moments, Summary, Worst};
+use super::figures::{Summary, Worst};
 use super::float::CHUNK;
 #[cfg(target_arch = "x86_64")]
 use super::narrow_avx2 as avx2;
-use super::narrow_chunk::{prefetch, zero_pairs};
+use super::narrow_chunk::{floats, prefetch, zero_pairs};
+use super::narrow_glance::Glance;
+use super::narrow_sums::Sums;
 use super::tensors::Pair;
 use super::ulps::Ulps;
 
 /// Lanes of each figure.
 pub(super) const LANES: usize = 8;
-type Lanes<T> = [T; LANES];
+pub(super) type Lanes<T> = [T; LANES];
 
 /// A part of a value far larger than what float32 loses in the handful of operations here.
 const SLACK: f32 = 1.0 / 1_048_576.0;
 pub(super) const MORE: f32 = 1.0 + SLACK;
 pub(super) const LESS: f32 = 1.0 - SLACK;
 
-/// How much larger the correction of a sum of squares may be than what is left of it: ten bits are
-/// lost at most.
-const MOST_CANCELLED: f64 = 1024.0;
-
-/// A chunk of both sides, and distances in units in the last place.
+/// A chunk of both sides where it must be widened, and distances in units in the last place.
 #[derive(Debug)]
 pub(super) struct Buffers {
     actual: [f32; CHUNK],
     expected: [f32; CHUNK],
     distances: [u32; CHUNK],
+    /// Whether the chunk before was within what is allowed, and so the next may be.
+    may_be_within: bool,
 }
 
 impl Buffers {
     pub(super) fn new() -> Self {
-        Self { actual: [0.0; CHUNK], expected: [0.0; CHUNK], distances: [0; CHUNK] }
+        Self {
+            actual: [0.0; CHUNK],
+            expected: [0.0; CHUNK],
+            distances: [0; CHUNK],
+            may_be_within: true,
+        }
     }
 }
 
@@ -61,8 +66,12 @@ pub(super) struct Allowance {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Vectors {
     None,
+    /// With fused multiplication and addition.
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    /// With all of [`Avx2`](Self::Avx2), and sets F, DQ, VL and BW.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
 }
 
 impl Allowance {
@@ -94,7 +103,12 @@ pub(super) fn scan(
     summary: &mut Summary,
     ulps: &mut Ulps,
 ) -> bool {
-    fill(pair, allowance.element, start, length, buffers);
+    let Buffers { actual, expected, distances, may_be_within } = buffers;
+    let distances = &mut distances[..length];
+    let (stored_actual, stored_expected) =
+        (pair.actual.part(start, length), pair.expected.part(start, length));
+    let actual = floats(allowance.element, stored_actual, &mut actual[..length]);
+    let expected = floats(allowance.element, stored_expected, &mut expected[..length]);
     // In four parts, since only so many lines are fetched at once.
     let next = length.min(pair.numbers() - start - length);
     let (actual_next, expected_next) =
@@ -102,32 +116,39 @@ pub(super) fn scan(
     let (first, second) = actual_next.split_at(actual_next.len() / 2);
     let (third, fourth) = expected_next.split_at(expected_next.len() / 2);
     prefetch(first);
-    let (actual, expected) = (&buffers.actual[..length], &buffers.expected[..length]);
     let largest = Largest::so_far(summary);
-    let seen = Seen::of(actual, expected, allowance, largest, vectors);
-    if !seen.is_settled() {
+    let glance = Glance::at(actual, expected, allowance, largest, *may_be_within);
+    if glance.tiny {
         return false;
     }
+    let seen = (!glance.within).then(|| Seen::of(actual, expected, allowance, largest, vectors));
+    if seen.is_some_and(|seen| !seen.is_settled()) {
+        return false;
+    }
+    *may_be_within = seen.is_none_or(|seen| seen.over() == 0);
     prefetch(second);
+    allowance.element.distances(stored_actual, stored_expected, distances);
     let sums = Sums::of(actual, expected, vectors);
     prefetch(third);
     let Some(moments) = sums.moments(length) else {
         return false;
     };
-    if seen.zeros != [0; LANES] {
+    if glance.zeros {
         let (signs, flushed) = zero_pairs(actual, expected, pair.actual.element.smallest_normal());
         summary.sign_of_zero += signs;
         summary.flushed += flushed;
     }
     summary.elements += length as u64;
     summary.finite += length as u64;
-    summary.mismatched += u64::from(seen.over());
     summary.squared += fold(sums.squared, f64::add);
     summary.add_moments(&moments);
-    if seen.may_be_largest(largest) {
-        note_largest(pair, (allowance, largest), vectors, start, (actual, expected), summary);
+    if let Some(seen) = seen {
+        summary.mismatched += u64::from(seen.over());
+        if seen.may_be_largest(largest) {
+            note_largest(pair, (allowance, largest), vectors, start, (actual, expected), summary);
+        }
     }
-    ulps.add_narrow(&buffers.distances[..length]);
+    ulps.add_narrow(distances);
     prefetch(fourth);
     true
 }
@@ -166,8 +187,6 @@ pub(super) struct Seen {
     pub(super) abs: Lanes<f32>,
     pub(super) rel: Lanes<f32>,
     pub(super) excess: Lanes<f32>,
-    /// Zeros of the actual side.
-    pub(super) zeros: Lanes<u32>,
 }
 
 impl Seen {
@@ -177,7 +196,6 @@ impl Seen {
         abs: [0.0; LANES],
         rel: [f32::NEG_INFINITY; LANES],
         excess: [f32::NEG_INFINITY; LANES],
-        zeros: [0; LANES],
     };
 
     #[inline(always)]
@@ -192,7 +210,7 @@ impl Seen {
         let (actual, expected) = match vectors {
             Vectors::None => (actual, expected),
             #[cfg(target_arch = "x86_64")]
-            Vectors::Avx2 => {
+            Vectors::Avx2 | Vectors::Avx512 => {
                 #[expect(unsafe_code, reason = "the processor has been asked")]
                 // SAFETY: only who has found AVX2 says so.
                 unsafe {
@@ -216,7 +234,6 @@ impl Seen {
         self.abs[i] = larger(self.abs[i], upper);
         self.rel[i] = larger(self.rel[i], upper - largest.rel * magnitude);
         self.excess[i] = larger(self.excess[i], upper - within);
-        self.zeros[i] += u32::from(a == 0.0);
     }
 
     fn over(&self) -> u32 {
@@ -233,110 +250,6 @@ impl Seen {
             || fold(self.rel, larger) > 0.0
             || (self.over() > 0 && fold(self.excess, larger) > largest.excess)
     }
-}
-
-/// Sums in float64, by lanes, of distances from a pivot near the mean.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Sums {
-    pub(super) pivot: (f64, f64),
-    pub(super) actual: Lanes<f64>,
-    pub(super) expected: Lanes<f64>,
-    pub(super) actual_squared: Lanes<f64>,
-    pub(super) expected_squared: Lanes<f64>,
-    pub(super) product: Lanes<f64>,
-    pub(super) squared: Lanes<f64>,
-}
-
-impl Sums {
-    #[inline(always)]
-    fn of(actual: &[f32], expected: &[f32], vectors: Vectors) -> Self {
-        let mut sums = Self {
-            pivot: (f64::from(actual[0]), f64::from(expected[0])),
-            actual: [0.0; LANES],
-            expected: [0.0; LANES],
-            actual_squared: [0.0; LANES],
-            expected_squared: [0.0; LANES],
-            product: [0.0; LANES],
-            squared: [0.0; LANES],
-        };
-        let (actual, expected) = match vectors {
-            Vectors::None => (actual, expected),
-            #[cfg(target_arch = "x86_64")]
-            Vectors::Avx2 => {
-                #[expect(unsafe_code, reason = "the processor has been asked")]
-                // SAFETY: only who has found AVX2 says so.
-                unsafe {
-                    avx2::sum(actual, expected, &mut sums)
-                }
-            }
-        };
-        in_lanes(actual, expected, |i, a, e| sums.add(i, f64::from(a), f64::from(e)));
-        sums
-    }
-
-    #[inline(always)]
-    fn add(&mut self, i: usize, a: f64, e: f64) {
-        let distance = a - e;
-        let (a, e) = (a - self.pivot.0, e - self.pivot.1);
-        self.actual[i] += a;
-        self.expected[i] += e;
-        self.actual_squared[i] += a * a;
-        self.expected_squared[i] += e * e;
-        self.product[i] += a * e;
-        self.squared[i] += distance * distance;
-    }
-
-    /// Nothing where the pivot turns out too far from the mean for the squares to be right.
-    #[expect(clippy::cast_precision_loss, reason = "at most the length of a chunk")]
-    fn moments(&self, length: usize) -> Option<Moments> {
-        let count = length as f64;
-        let side = |pivot: f64, sums: Lanes<f64>, squares: Lanes<f64>| {
-            let (sum, squares) = (fold(sums, f64::add), fold(squares, f64::add));
-            let correction = sum * sum / count;
-            let left = squares - correction;
-            (correction <= MOST_CANCELLED * left).then_some(Centred {
-                sum,
-                mean: pivot + sum / count,
-                squares: left,
-                // All are the pivot exactly when nothing is added up.
-                range: if squares == 0.0 { (pivot, pivot) } else { UNKNOWN_RANGE },
-            })
-        };
-        let a = side(self.pivot.0, self.actual, self.actual_squared)?;
-        let e = side(self.pivot.1, self.expected, self.expected_squared)?;
-        Some(Moments {
-            count: length as u64,
-            mean_a: a.mean,
-            mean_e: e.mean,
-            saa: a.squares,
-            see: e.squares,
-            sae: fold(self.product, f64::add) - a.sum * e.sum / count,
-            min_a: a.range.0,
-            max_a: a.range.1,
-            min_e: e.range.0,
-            max_e: e.range.1,
-        })
-    }
-}
-
-/// One side's sums, centred.
-struct Centred {
-    sum: f64,
-    mean: f64,
-    squares: f64,
-    range: (f64, f64),
-}
-
-/// Of a range it is only ever asked whether all numbers are the same.
-const UNKNOWN_RANGE: (f64, f64) = (f64::NEG_INFINITY, f64::INFINITY);
-
-/// Widens a chunk of both sides and counts the steps between them.
-#[inline(always)]
-fn fill(pair: &Pair<'_>, element: Narrow, start: usize, length: usize, buffers: &mut Buffers) {
-    let (actual, expected) = (pair.actual.part(start, length), pair.expected.part(start, length));
-    element.widen(actual, &mut buffers.actual[..length]);
-    element.widen(expected, &mut buffers.expected[..length]);
-    element.distances(actual, expected, &mut buffers.distances[..length]);
 }
 
 /// Notes the largest errors exactly, as the general way does.
@@ -360,7 +273,7 @@ fn note_largest(
     let looked_at = match vectors {
         Vectors::None => 0,
         #[cfg(target_arch = "x86_64")]
-        Vectors::Avx2 => {
+        Vectors::Avx2 | Vectors::Avx512 => {
             #[expect(unsafe_code, reason = "the processor has been asked")]
             // SAFETY: only who has found AVX2 says so.
             unsafe {
@@ -373,14 +286,14 @@ fn note_largest(
 
 /// Calls with the lane and both numbers of each pair.
 #[inline(always)]
-fn in_lanes(actual: &[f32], expected: &[f32], mut each: impl FnMut(usize, f32, f32)) {
+pub(super) fn in_lanes(actual: &[f32], expected: &[f32], mut each: impl FnMut(usize, f32, f32)) {
     for (place, (a, e)) in actual.iter().zip(expected).enumerate() {
         each(place % LANES, *a, *e);
     }
 }
 
 #[inline(always)]
-fn fold<T: Copy>(lanes: Lanes<T>, join: impl Fn(T, T) -> T) -> T {
+pub(super) fn fold<T: Copy>(lanes: Lanes<T>, join: impl Fn(T, T) -> T) -> T {
     lanes.into_iter().reduce(join).expect("there are lanes")
 }
 

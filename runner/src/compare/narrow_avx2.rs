@@ -4,7 +4,8 @@
 
 use std::arch::x86_64::*;
 
-use super::narrow::{Allowance, LANES, LESS, Largest, MORE, Seen, Sums};
+use super::narrow::{Allowance, LANES, LESS, Largest, MORE, Seen};
+use super::narrow_sums::Sums;
 
 /// Adds whole groups of lanes; gives what is left.
 #[target_feature(enable = "avx2")]
@@ -20,10 +21,9 @@ pub(super) fn see<'a>(
     let sign = _mm256_set1_ps(-0.0);
     let (rtol, atol) = (_mm256_set1_ps(allowance.rtol), _mm256_set1_ps(allowance.atol));
     let (least, rel_so_far) = (_mm256_set1_ps(allowance.least), _mm256_set1_ps(largest.rel));
-    let (more, less, zero) = (_mm256_set1_ps(MORE), _mm256_set1_ps(LESS), _mm256_setzero_ps());
+    let (more, less) = (_mm256_set1_ps(MORE), _mm256_set1_ps(LESS));
     let (mut over, mut not_within) = (whole(seen.over), whole(seen.not_within));
     let (mut abs, mut rel, mut excess) = (load(&seen.abs), load(&seen.rel), load(&seen.excess));
-    let mut zeros = whole(seen.zeros);
     for (a, e) in groups_a.iter().zip(groups_e) {
         let (a, e) = (load(a), load(e));
         let distance = _mm256_andnot_ps(sign, _mm256_sub_ps(a, e));
@@ -40,7 +40,6 @@ pub(super) fn see<'a>(
         let above = _mm256_sub_ps(upper, _mm256_mul_ps(rel_so_far, magnitude));
         rel = _mm256_max_ps(above, rel);
         excess = _mm256_max_ps(_mm256_sub_ps(upper, within), excess);
-        zeros = count(zeros, _mm256_cmp_ps::<_CMP_EQ_OQ>(a, zero));
     }
     *seen = Seen {
         over: unsigned(over),
@@ -48,7 +47,6 @@ pub(super) fn see<'a>(
         abs: lanes(abs),
         rel: lanes(rel),
         excess: lanes(excess),
-        zeros: unsigned(zeros),
     };
     (rest_a, rest_e)
 }
@@ -91,7 +89,7 @@ pub(super) fn find(
 }
 
 /// Adds whole groups of lanes; gives what is left.
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,fma")]
 pub(super) fn sum<'a>(
     actual: &'a [f32],
     expected: &'a [f32],
@@ -114,10 +112,10 @@ pub(super) fn sum<'a>(
             let (a, e) = (_mm256_sub_pd(a, pivot.0), _mm256_sub_pd(e, pivot.1));
             sum_a[half] = _mm256_add_pd(sum_a[half], a);
             sum_e[half] = _mm256_add_pd(sum_e[half], e);
-            squares_a[half] = _mm256_add_pd(squares_a[half], _mm256_mul_pd(a, a));
-            squares_e[half] = _mm256_add_pd(squares_e[half], _mm256_mul_pd(e, e));
-            products[half] = _mm256_add_pd(products[half], _mm256_mul_pd(a, e));
-            squared[half] = _mm256_add_pd(squared[half], _mm256_mul_pd(distance, distance));
+            squares_a[half] = _mm256_fmadd_pd(a, a, squares_a[half]);
+            squares_e[half] = _mm256_fmadd_pd(e, e, squares_e[half]);
+            products[half] = _mm256_fmadd_pd(a, e, products[half]);
+            squared[half] = _mm256_fmadd_pd(distance, distance, squared[half]);
         }
     }
     *sums = Sums {

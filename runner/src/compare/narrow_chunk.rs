@@ -1,5 +1,24 @@
 //! What is done with a chunk of [`narrow`](super::narrow) beside its figures.
 
+use zerocopy::FromBytes as _;
+
+use super::elements::Narrow;
+
+/// The numbers of a chunk: as they are stored where these are float32, else widened into `buffer`,
+/// which has as many.
+#[inline(always)]
+pub(super) fn floats<'a>(element: Narrow, bytes: &'a [u8], buffer: &'a mut [f32]) -> &'a [f32] {
+    // What begins at an odd place is copied.
+    if element == Narrow::Float32
+        && cfg!(target_endian = "little")
+        && let Ok(numbers) = <[f32]>::ref_from_bytes(bytes)
+    {
+        return numbers;
+    }
+    element.widen(bytes, buffer);
+    buffer
+}
+
 /// Asks for the bytes of the next chunk while this one is computed with: processors look ahead by
 /// themselves, but not from one page to the next, and a chunk is as long as a page.
 #[inline(always)]

@@ -50,8 +50,13 @@ fn both_ways(
     };
     let narrow = told(Allowance::of(&pair), Vectors::None);
     #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        assert_eq!(narrow, told(Allowance::of(&pair), Vectors::Avx2), "to the last bit");
+    for (vectors, has) in [
+        (Vectors::Avx2, is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")),
+        (Vectors::Avx512, is_x86_feature_detected!("avx512f")),
+    ] {
+        if has {
+            assert_eq!(narrow, told(Allowance::of(&pair), vectors), "{vectors:?}, to the last bit");
+        }
     }
     [told(None, Vectors::None), narrow]
 }
@@ -143,4 +148,20 @@ fn a_relative_error_over_the_range_of_float32_does_not_hide_a_larger_one() {
     let both = both_ways(Element::Float32, tolerance, &actual, &expected);
     assert!(both[1].0.max_rel_error.unwrap().0 > 1e42);
     assert_same(both);
+}
+
+/// Relative errors whose products with so small a number float32 rounds up to the next.
+#[test]
+fn a_larger_relative_error_of_subnormal_numbers_is_found() {
+    let subnormal = |steps: u32| f32::from_bits(steps);
+    for (earlier, steps) in [(5, 3), (9, 7), (40, 27), (1 << 20, 1 << 19)] {
+        let mut expected = vec![1.0f32; 2 * CHUNK];
+        (expected[1], expected[CHUNK + 1]) = (subnormal(earlier), subnormal(steps));
+        let mut actual = expected.clone();
+        (actual[1], actual[CHUNK + 1]) = (subnormal(earlier + 1), subnormal(steps + 1));
+        let tolerance = Tolerance { rtol: 1.3e-6, atol: 1e-5 };
+        let both = both_ways(Element::Float32, tolerance, &actual, &expected);
+        assert_eq!(both[0].0.max_rel_error.unwrap().0, 1.0 / f64::from(steps));
+        assert_same(both);
+    }
 }

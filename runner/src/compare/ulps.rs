@@ -17,6 +17,8 @@ const NARROW_ONE: u32 = 127 << MANTISSA_BITS;
 const FEW_VALUES: u32 = 6;
 /// Zero has the first bin, then come 64 powers of two.
 const BINS: usize = 1 + (64 << MANTISSA_BITS);
+/// As many as 16 bits can name, of which those of distances of 32 bits are the first half.
+const NARROW_BINS: usize = 1 << 16;
 
 /// Counts of distances.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +26,10 @@ pub(super) struct Ulps {
     few: Vec<u64>,
     /// Empty as long as `few` is enough.
     bins: Vec<u64>,
+    /// What was counted of distances of 32 bits and is not in `bins` yet: half as wide, since more
+    /// of them stay in the first-level cache.
+    narrow: Vec<u32>,
+    in_narrow: u32,
     count: u64,
     max: u64,
 }
@@ -33,6 +39,8 @@ impl Ulps {
     pub(super) fn clear(&mut self) {
         self.few.clear();
         self.bins = Vec::new();
+        self.narrow = Vec::new();
+        self.in_narrow = 0;
         self.count = 0;
         self.max = 0;
     }
@@ -60,6 +68,7 @@ impl Ulps {
     /// Counts some distances that are not wider than 32 bits.
     #[inline(always)]
     pub(super) fn add_narrow(&mut self, distances: &[u32]) {
+        let length = u32::try_from(distances.len()).expect("a chunk is small");
         if self.bins.is_empty() {
             if self.few.len() + distances.len() <= FEW {
                 self.few.extend(distances.iter().map(|distance| u64::from(*distance)));
@@ -83,8 +92,15 @@ impl Ulps {
             self.bins[0] += rest;
             return;
         }
-        let bins: &mut [u64; 1 << 16] =
-            self.bins.first_chunk_mut().expect("there are more bins than that");
+        self.in_narrow = if let Some(sum) = self.in_narrow.checked_add(length) {
+            sum
+        } else {
+            self.spill();
+            length
+        };
+        self.narrow.resize(NARROW_BINS, 0);
+        let bins: &mut [u32; NARROW_BINS] =
+            self.narrow.first_chunk_mut().expect("there are as many");
         let (groups, rest) = distances.as_chunks::<64>();
         let mut found = [0u16; 64];
         for group in groups {
@@ -98,6 +114,15 @@ impl Ulps {
         for distance in rest {
             bins[usize::from(narrow_bin(*distance))] += 1;
         }
+    }
+
+    /// Moves what is in the narrow bins to the wide ones.
+    #[inline(never)]
+    fn spill(&mut self) {
+        for (bin, narrow) in self.bins.iter_mut().zip(&mut self.narrow) {
+            *bin += u64::from(std::mem::take(narrow));
+        }
+        self.in_narrow = 0;
     }
 
     #[inline(never)]
@@ -150,6 +175,9 @@ impl Ulps {
         for (bin, other) in self.bins.iter_mut().zip(&other.bins) {
             *bin += other;
         }
+        for (bin, other) in self.bins.iter_mut().zip(&other.narrow) {
+            *bin += u64::from(*other);
+        }
         for distance in &other.few {
             self.bins[bin(*distance)] += 1;
         }
@@ -171,6 +199,7 @@ impl Ulps {
             let at = usize::try_from(rank - 1).expect("few");
             return Some(*self.few.select_nth_unstable(at).1);
         }
+        self.spill();
         let mut before = 0;
         let within = self.bins.iter().position(|count| {
             before += count;

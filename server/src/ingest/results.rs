@@ -22,7 +22,8 @@ use crate::judge::completeness::RunState;
 ///
 /// Batches of one run are taken in side by side while they have nothing to do with each other. Where
 /// two have (the same case in both), or where one changes more than its cases (the first of a
-/// source, one that comes after the seal), nothing of it is kept, and it is taken in again by itself.
+/// source, one that comes after the seal), nothing of it is kept, and it is taken in again, in the end
+/// by itself.
 pub async fn post_results(
     state: &AppState,
     key: &RunKey,
@@ -38,17 +39,41 @@ pub async fn post_results(
         source: source.as_ref(),
         batch: &batch,
     };
-    let mut stored = match new.take_in(state, &mut connection, key, Hold::Shared).await {
-        Err(error) if error.is_overtaken() => None,
-        result => result?,
-    };
-    if stored.is_none() {
-        stored = new.take_in(state, &mut connection, key, Hold::Alone).await?;
+    let mut stored = None;
+    for way in [Way::Beside, Way::First, Way::Beside, Way::Alone] {
+        stored = match new.take_in(state, &mut connection, key, way).await {
+            Err(error) if error.is_overtaken() && way != Way::Alone => None,
+            result => result?,
+        };
+        if stored.is_some() {
+            break;
+        }
     }
     let stored = stored.ok_or_else(|| anyhow::anyhow!("a batch is not taken in by itself"))?;
     let replayed = batch.len() as u64 - stored;
     state.metrics.note_results(stored, replayed);
     Ok(post_results::Response { stored, replayed })
+}
+
+/// How a batch is taken in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Beside others.
+    Beside,
+    /// By itself, unless another has been the first of the source meanwhile: those that come at once
+    /// with the first need not wait for each other.
+    First,
+    /// By itself, whatever it is.
+    Alone,
+}
+
+impl Way {
+    const fn hold(self) -> Hold {
+        match self {
+            Self::Beside => Hold::Shared,
+            Self::First | Self::Alone => Hold::Alone,
+        }
+    }
 }
 
 /// A batch with what is known of it before its run is held.
@@ -61,17 +86,17 @@ struct New<'a> {
 
 impl New<'_> {
     /// Stores and judges it in one transaction; answers how many attempts were not there yet, or
-    /// nothing where it must hold the run alone and does not.
+    /// nothing where it is to be taken in another way.
     async fn take_in(
         &self,
         state: &AppState,
         connection: &mut PoolConnection<Postgres>,
         key: &RunKey,
-        hold: Hold,
+        way: Way,
     ) -> Result<Option<u64>> {
         let Self { batch, case_ids, .. } = self;
         let mut transaction = connection.begin().await?;
-        let run = super::hold(&mut transaction, key, hold).await?;
+        let run = super::hold(&mut transaction, key, way.hold()).await?;
         super::refuse_void(&run)?;
         if run.manifest_sha256.is_none() {
             return Err(Error::conflict(
@@ -79,17 +104,16 @@ impl New<'_> {
                 "send the manifest before the first result",
             ));
         }
+        let found = sources::find(&mut transaction, &run, self.source).await?;
+        let is_first = matches!(found, Found::New(_));
+        let is_alone = is_first || run.state == RunState::Sealed;
+        match way {
+            Way::Beside if is_alone => return Ok(None),
+            Way::First if !is_alone => return Ok(None),
+            Way::Beside | Way::First | Way::Alone => {}
+        }
         let mut planned = find_planned(&mut transaction, &run, batch, case_ids).await?;
-        let source = match hold {
-            Hold::Shared => {
-                let found = sources::find(&mut transaction, &run, self.source).await?;
-                match (found, run.state) {
-                    (Found::New(_), _) | (_, RunState::Sealed) => return Ok(None),
-                    (Found::Known(number), _) => number,
-                }
-            }
-            Hold::Alone => sources::find_or_create(&mut transaction, &run, self.source).await?,
-        };
+        let source = sources::create_if_new(&mut transaction, &run, self.source, found).await?;
         // Mostly none has an attempt yet, which its verdict knows.
         let attempted: Vec<i64> =
             planned.iter().filter(|case| case.attempts > 0).map(|case| case.case_id).collect();

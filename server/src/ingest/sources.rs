@@ -74,7 +74,18 @@ pub(super) async fn find_or_create(
     run: &LockedRun,
     source: Option<&Source>,
 ) -> Result<i16> {
-    match find(connection, run, source).await? {
+    let found = find(connection, run, source).await?;
+    create_if_new(connection, run, source, found).await
+}
+
+/// Stores a source that was found to be new; answers its number.
+pub(super) async fn create_if_new(
+    connection: &mut PgConnection,
+    run: &LockedRun,
+    source: Option<&Source>,
+    found: Found,
+) -> Result<i16> {
+    match found {
         Found::Known(number) => Ok(number),
         Found::New(number) => {
             sources::create(connection, run, number, source).await?;

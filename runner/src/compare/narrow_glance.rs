@@ -1,0 +1,65 @@
+//! A first look at a chunk of [`narrow`](super::narrow), after which most need no second.
+
+use super::narrow::{Allowance, LESS, Largest};
+
+/// What most chunks need no more than: a few questions to a chunk as a whole, each answered from
+/// bits, since that takes the fewest steps in vectors.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Glance {
+    /// Whether all numbers are finite and all pairs surely within what is allowed, none of them
+    /// possibly the largest of a kind.
+    pub(super) within: bool,
+    /// Whether a pair is less than the smallest normal number apart, but apart: products of that size
+    /// are too coarse for the slack.
+    pub(super) tiny: bool,
+    /// Whether there is a zero on the actual side.
+    pub(super) zeros: bool,
+}
+
+impl Glance {
+    /// Where nothing `may_be_within`, that is not looked for.
+    #[inline(always)]
+    pub(super) fn at(
+        actual: &[f32],
+        expected: &[f32],
+        allowance: Allowance,
+        largest: Largest,
+        may_be_within: bool,
+    ) -> Self {
+        const TINY: u32 = f32::MIN_POSITIVE.to_bits() - 1;
+        let (mut tiniest, mut smallest) = (u32::MAX, u32::MAX);
+        for (a, e) in actual.iter().zip(expected) {
+            // Zero wraps around.
+            tiniest = tiniest.min((a - e).abs().to_bits().wrapping_sub(1));
+            smallest = smallest.min(a.to_bits() << 1);
+        }
+        Self {
+            within: may_be_within && all_within(actual, expected, allowance, largest),
+            tiny: tiniest < TINY,
+            zeros: smallest == 0,
+        }
+    }
+}
+
+#[inline(always)]
+fn all_within(actual: &[f32], expected: &[f32], allowance: Allowance, largest: Largest) -> bool {
+    const LEAST: f32 = LESS * LESS;
+    let rtol = allowance.rtol * LEAST;
+    let atol = allowance.atol * LEAST - allowance.least;
+    let (rel, abs) = (largest.rel * LEAST, largest.abs * LEAST);
+    let (mut signs, mut farthest) = (0u32, 0u32);
+    for (a, e) in actual.iter().zip(expected) {
+        let (distance, magnitude) = ((a - e).abs(), e.abs());
+        let limit = smaller(smaller(atol + rtol * magnitude, rel * magnitude), abs);
+        // Compilers keep the order of comparisons of floats, and make no vectors of them.
+        signs |= (limit - distance).to_bits();
+        // The bits of a NaN are more than those of infinity.
+        farthest = farthest.max(distance.to_bits());
+    }
+    signs >> 31 == 0 && farthest < f32::INFINITY.to_bits()
+}
+
+#[inline(always)]
+fn smaller(left: f32, right: f32) -> f32 {
+    if left < right { left } else { right }
+}
