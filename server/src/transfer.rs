@@ -1,8 +1,11 @@
 //! Runs as files: the messages by which a runner would have sent them, one JSON object a line, so
 //! that an import is an ingest and can be repeated.
 
+use std::collections::HashSet;
 use std::num::NonZeroU32;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use chrono::{DateTime, Utc};
 use protocol::ingest_api::{
     Attempt, MAX_BATCH_RESULTS, Source, create_run, post_results, put_manifest, seal_run,
@@ -17,8 +20,9 @@ use crate::app::{AppState, Settings};
 use crate::args::Reads;
 use crate::clock::Clock;
 use crate::db::runs::{self, Run, RunFilter};
+use crate::db::sources::SourceRow;
 use crate::db::tokens::{self, Caller, Scope};
-use crate::db::{Db, inventories, sources, transfer};
+use crate::db::{Db, artifacts, inventories, sources, transfer};
 use crate::error::Error;
 use crate::gates::Gates;
 use crate::ingest;
@@ -37,6 +41,20 @@ enum Line {
     Manifest(put_manifest::Request),
     /// A batch.
     Results(post_results::Request),
+    /// A file that attempts left, once a run.
+    File {
+        /// Its hash, in hex.
+        sha256: String,
+        /// All of it, in base64.
+        contents: String,
+    },
+    /// Which attempts of a source left which of these files.
+    FileNames {
+        /// Of the source; empty where it named none.
+        journal: String,
+        /// At most as many as one request may have.
+        names: Vec<FileName>,
+    },
     /// A source has ended.
     Seal(seal_run::Request),
     /// A person withdrew it.
@@ -44,6 +62,16 @@ enum Line {
         /// Why.
         reason: String,
     },
+}
+
+/// A file of an attempt, as the request that names it has it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileName {
+    case: CaseKey,
+    attempt: u32,
+    name: String,
+    sha256: String,
 }
 
 /// How an export or import ended.
@@ -129,6 +157,7 @@ async fn export_run(
     let hash = hex::encode(Sha256::digest(put_manifest::Request::hash_text(&cases)));
     write(out, &Line::Manifest(put_manifest::Request { hash, cases })).await?;
     let mut attempts = 0;
+    let mut written = HashSet::new();
     for source in sources::list(db.pool(), run.id).await? {
         let sent = source.part.map(|(shard, shards)| Source {
             journal: source.journal.clone(),
@@ -150,6 +179,7 @@ async fn export_run(
             write(out, &Line::Results(batch)).await?;
         }
         attempts += count;
+        export_files(db, run, &source, &mut written, out).await?;
         // A run that silence closed was sealed by nobody, and is closed by silence again.
         if let Some(finished_at) = source.finished_at.or_else(|| old_seal(run)) {
             let seal = seal_run::Request { source: sent, attempts: count, finished_at };
@@ -161,6 +191,41 @@ async fn export_run(
         write(out, &Line::Void { reason }).await?;
     }
     Ok(attempts)
+}
+
+/// Writes the files of one source, those that are not written yet with what they hold.
+async fn export_files(
+    db: &Db,
+    run: &Run,
+    source: &SourceRow,
+    written: &mut HashSet<Vec<u8>>,
+    out: &mut (impl AsyncWrite + Unpin),
+) -> anyhow::Result<()> {
+    let rows = transfer::list_files(db.pool(), run.id, source.number).await?;
+    for rows in rows.chunks(ingest::MAX_LINKS) {
+        let mut names = Vec::with_capacity(rows.len());
+        for row in rows {
+            let sha256 = hex::encode(&row.sha256);
+            if written.insert(row.sha256.clone()) {
+                let contents = artifacts::find(db.pool(), &row.sha256).await?.ok_or_else(|| {
+                    Trouble::error(
+                        format!("a file of run `{}` was deleted meanwhile", run.key),
+                        "export again, while `server retention` does not run",
+                    )
+                })?;
+                let contents = BASE64_STANDARD.encode(contents);
+                write(out, &Line::File { sha256: sha256.clone(), contents }).await?;
+            }
+            names.push(FileName {
+                case: row.case.parse()?,
+                attempt: u32::try_from(row.source_attempt)?,
+                name: row.name.clone(),
+                sha256,
+            });
+        }
+        write(out, &Line::FileNames { journal: source.journal.clone(), names }).await?;
+    }
+    Ok(())
 }
 
 /// Before sources were told apart, only the run said when it ended.
@@ -257,6 +322,26 @@ async fn take_in(
             let response = ingest::post_results(state, key, request).await?;
             counts.attempts += response.stored;
             counts.replayed += response.replayed;
+        }
+        Line::File { sha256, contents } => {
+            let sha256 = ingest::read_hash(&sha256)?;
+            let contents = BASE64_STANDARD.decode(contents).map_err(|error| {
+                Error::bad_request(
+                    format!("the file `{}` is not in base64: {error}", hex::encode(&sha256)),
+                    "export the run again; the file was cut or changed on its way",
+                )
+            })?;
+            ingest::store_artifact(state, caller, &sha256, &contents).await?;
+        }
+        Line::FileNames { journal, names } => {
+            let links = names
+                .into_iter()
+                .map(|FileName { case, attempt, name, sha256 }| {
+                    let sha256 = ingest::read_hash(&sha256)?;
+                    Ok(ingest::Link { case, attempt, name, sha256 })
+                })
+                .collect::<Result<Vec<_>, Error>>()?;
+            ingest::link_artifacts(state, key, &journal, &links).await?;
         }
         Line::Seal(request) => {
             ingest::seal_run(state, key, request).await?;

@@ -26,18 +26,6 @@ pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(put, fetch)).routes(routes!(link))
 }
 
-/// 64 lower-case hex digits.
-pub(super) fn read_hash(text: &str) -> Result<Vec<u8>> {
-    let is_hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
-    let hash = if text.bytes().all(is_hex) { hex::decode(text).ok() } else { None };
-    hash.filter(|hash| hash.len() == 32).ok_or_else(|| {
-        Error::bad_request(
-            "the hash is no SHA-256",
-            "write it as 64 hex digits in lower case, as `sha256sum` does",
-        )
-    })
-}
-
 #[derive(Debug, Serialize, ToSchema)]
 struct StoredArtifact {
     sha256: String,
@@ -59,7 +47,7 @@ async fn put(
     Path(sha256): Path<String>,
     request: axum::extract::Request,
 ) -> Result<(StatusCode, JsonBody<StoredArtifact>)> {
-    let hash = read_hash(&sha256)?;
+    let hash = ingest::read_hash(&sha256)?;
     let _room = Room::take(&state).await?;
     let contents = read_body(request.into_body()).await?;
     let created = ingest::store_artifact(&state, &caller, &hash, &contents).await?;
@@ -73,7 +61,7 @@ async fn put(
     responses((status = 200, description = "The file",
         body = String, content_type = "application/octet-stream")))]
 async fn fetch(State(state): State<AppState>, Path(sha256): Path<String>) -> Result<Response> {
-    let contents = artifacts::find(state.db.pool(), &read_hash(&sha256)?)
+    let contents = artifacts::find(state.db.pool(), &ingest::read_hash(&sha256)?)
         .await?
         .ok_or_else(|| Error::no_such("artifact", &sha256))?;
     let mut response = contents.into_response();
@@ -127,7 +115,7 @@ async fn link(
 ) -> Result<StatusCode> {
     let mut links = Vec::with_capacity(request.artifacts.len());
     for link in request.artifacts {
-        let sha256 = read_hash(&link.sha256)?;
+        let sha256 = ingest::read_hash(&link.sha256)?;
         links.push(ingest::Link {
             case: link.case,
             attempt: link.attempt,

@@ -81,6 +81,41 @@ pub async fn list_attempts(
     .await
 }
 
+/// A file that an attempt left.
+#[derive(Debug)]
+pub struct FileRow {
+    /// Full text of the key.
+    pub case: String,
+    /// Number that the source gave the attempt.
+    pub source_attempt: i32,
+    /// Its name there.
+    pub name: String,
+    /// Its hash.
+    pub sha256: Vec<u8>,
+}
+
+/// Files of the attempts of one source, by case, number and name.
+pub async fn list_files(
+    db: impl PgExecutor<'_>,
+    run_id: i64,
+    source: i16,
+) -> sqlx::Result<Vec<FileRow>> {
+    sqlx::query_as!(
+        FileRow,
+        r#"SELECT c.key AS "case", a.source_attempt, l.name, l.sha256
+           FROM attempt_artifacts l
+           JOIN attempts a ON a.run_id = l.run_id AND a.case_id = l.case_id
+                           AND a.attempt = l.attempt
+           JOIN cases c ON c.id = l.case_id
+           WHERE l.run_id = $1 AND a.source = $2
+           ORDER BY l.case_id, l.attempt, l.name"#,
+        run_id,
+        source
+    )
+    .fetch_all(db)
+    .await
+}
+
 /// The token of that name.
 pub async fn find_token(db: impl PgExecutor<'_>, name: &str) -> sqlx::Result<i64> {
     sqlx::query_scalar!("SELECT id FROM tokens WHERE name = $1", name).fetch_one(db).await

@@ -10,9 +10,21 @@ use crate::db::tokens::Caller;
 use crate::error::{Error, Result};
 
 /// Most files named in one request.
-const MAX_LINKS: usize = 1_000;
+pub const MAX_LINKS: usize = 1_000;
 /// Longest name, in bytes; the schema has the same limit.
 const MAX_NAME_BYTES: usize = 100;
+
+/// 64 lower-case hex digits.
+pub fn read_hash(text: &str) -> Result<Vec<u8>> {
+    let is_hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+    let hash = if text.bytes().all(is_hex) { hex::decode(text).ok() } else { None };
+    hash.filter(|hash| hash.len() == 32).ok_or_else(|| {
+        Error::bad_request(
+            "the hash is no SHA-256",
+            "write it as 64 hex digits in lower case, as `sha256sum` does",
+        )
+    })
+}
 
 /// Stores a file; `false` when it was there.
 pub async fn store_artifact(

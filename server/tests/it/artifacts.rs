@@ -10,11 +10,11 @@ use sqlx::PgPool;
 use super::builders::run;
 use super::harness::{Answer, World, at, scenario};
 
-fn hash(contents: &[u8]) -> String {
+pub(super) fn hash(contents: &[u8]) -> String {
     hex::encode(Sha256::digest(contents))
 }
 
-async fn put(world: &World, hash: &str, contents: &[u8]) -> Answer {
+pub(super) async fn put(world: &World, hash: &str, contents: &[u8]) -> Answer {
     let path = format!("/api/v1/artifacts/{hash}");
     world.send(world.authorized(Method::PUT, &path).body(contents.to_vec())).await
 }

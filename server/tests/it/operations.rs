@@ -12,7 +12,7 @@ use sqlx::PgPool;
 
 use super::builders::{Script, run};
 use super::harness::{Options, World, at, scenario, scenario_with};
-use super::inventories;
+use super::{artifacts, inventories};
 
 const DAYS: Days = Days { evidence: 90, nightly: 400, void: 30, other: 60 };
 
@@ -149,7 +149,27 @@ async fn what_is_exported_and_imported_is_the_same(pool: PgPool) {
             let (status, text) = inventories::put(&world, key, &build).await;
             assert_eq!(status.as_u16(), 200, "{text}");
         }
+        // Of two sources, one of them in two attempts; and of one that names no source.
+        let files = [
+            ("n2", "a", 1, Some("j1"), "a.txt", &b"\xff\0"[..]),
+            ("n2", "b", 1, Some("j2"), "a.txt", b"other"),
+            ("n2", "b", 2, Some("j2"), "b.txt", b"\xff\0"),
+            ("n1", "b", 1, None, "a.txt", b"other"),
+        ];
+        for (key, case, attempt, journal, name, contents) in files {
+            let hash = artifacts::hash(contents);
+            artifacts::put(&world, &hash, contents).await;
+            let case = run(key).case(case);
+            let body = serde_json::json!({
+                "journal": journal,
+                "artifacts": [{"case": case, "attempt": attempt, "name": name, "sha256": hash}],
+            });
+            let named = world.post_json(&format!("/api/v1/runs/{key}/artifacts"), &body).await;
+            assert_eq!(named.status.as_u16(), 204, "{}", named.text);
+        }
         let before = shown(&world, &KEYS).await;
+        let with_files = |told: &[String]| told.iter().filter(|t| t.contains(".txt")).count();
+        assert_eq!(with_files(&before), 3, "cases of which files are shown");
 
         let mut file = Vec::new();
         let db: Db = world.state.db.clone();
@@ -167,7 +187,8 @@ async fn what_is_exported_and_imported_is_the_same(pool: PgPool) {
         assert_eq!(world.count("SELECT count(*) FROM attempts").await, 7);
         // Into an empty one: the same. Twice, to show that it can be repeated.
         let wipe = "DELETE FROM runs; DELETE FROM attempts; DELETE FROM signatures;
-                    DELETE FROM operators; DELETE FROM cases; DELETE FROM inventories";
+                    DELETE FROM operators; DELETE FROM cases; DELETE FROM inventories;
+                    DELETE FROM artifacts";
         world.pool.execute(wipe).await.unwrap();
         for _ in 0..2 {
             transfer::import(&db, &mut &file[..]).await.unwrap();
@@ -183,6 +204,8 @@ async fn what_is_exported_and_imported_is_the_same(pool: PgPool) {
             assert_eq!(inventory, inventories::build(), "{key}");
         }
         assert_eq!(world.count("SELECT count(*) FROM inventories").await, 1);
+        assert_eq!(world.count("SELECT count(*) FROM artifacts").await, 2);
+        assert_eq!(world.count("SELECT count(*) FROM attempt_artifacts").await, 4);
         let error = transfer::import(&db, &mut &b"{\"surprise\": 1}\n"[..]).await.unwrap_err();
         assert!(error.to_string().contains("line 1 is not one"), "{error}");
         world.check_tallies().await;
