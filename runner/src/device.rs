@@ -78,10 +78,11 @@ const SIM_STABLEHLO: &str = "1.13.7";
 /// Google's number among PCI vendors.
 const TPU_PCI_VENDOR: &str = "0x1ae0";
 /// What keeps XLA:CPU honest: without the first, minima and maxima drop NaN; without the second,
-/// arc tangents of wide rows are wrong. The third spares a third of the time to compile, which is
-/// nearly all of a case's time; nothing here is executed often enough to win it back.
+/// arc tangents of wide rows are wrong. The others spare a third and then half of the time to compile,
+/// which is nearly all of a case's time; nothing here is executed often enough to win it back.
 const SIM_XLA_FLAGS: &str = "--xla_cpu_enable_fast_min_max=false \
-    --xla_cpu_prefer_vector_width=128 --xla_backend_optimization_level=0";
+    --xla_cpu_prefer_vector_width=128 --xla_backend_optimization_level=0 \
+    --xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters";
 
 impl Profile {
     /// Why this host seems to lack the hardware. Only `auto` goes by it: a container may hide what

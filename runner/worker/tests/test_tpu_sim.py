@@ -52,7 +52,8 @@ def environment() -> dict[str, str]:
         "TPU_SKIP_MDS_QUERY": "1",
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "XLA_FLAGS": "--xla_cpu_enable_fast_min_max=false --xla_cpu_prefer_vector_width=128 "
-        "--xla_backend_optimization_level=0",
+        "--xla_backend_optimization_level=0 "
+        "--xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters",
     }
 
 
