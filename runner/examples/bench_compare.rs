@@ -16,7 +16,7 @@ use protocol::worker_link::ToCompare;
 use runner::compare::{ToleranceTable, compare_outputs};
 use serde_json::{Value, json};
 
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 3;
 /// How often both sides take turns of so many rounds: what else a machine does must not fall on one.
 const TURNS: usize = 4;
 const SMALL_PAIRS: usize = 10_000;
