@@ -19,13 +19,14 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWrite, AsyncWriteExt as
 use crate::app::{AppState, Settings};
 use crate::args::Reads;
 use crate::clock::Clock;
+use crate::db::artifacts as stored_files;
 use crate::db::runs::{self, Run, RunFilter};
 use crate::db::sources::SourceRow;
 use crate::db::tokens::{self, Caller, Scope};
-use crate::db::{Db, artifacts, inventories, sources, transfer};
+use crate::db::{Db, inventories, sources, transfer};
 use crate::error::Error;
 use crate::gates::Gates;
-use crate::ingest;
+use crate::ingest::{self, LinkRequest, NewLink};
 use crate::judge::completeness::{Completeness, RunState};
 use crate::trouble::Trouble;
 
@@ -49,12 +50,7 @@ enum Line {
         contents: String,
     },
     /// Which attempts of a source left which of these files.
-    FileNames {
-        /// Of the source; empty where it named none.
-        journal: String,
-        /// At most as many as one request may have.
-        names: Vec<FileName>,
-    },
+    FileNames(LinkRequest),
     /// A source has ended.
     Seal(seal_run::Request),
     /// A person withdrew it.
@@ -62,16 +58,6 @@ enum Line {
         /// Why.
         reason: String,
     },
-}
-
-/// A file of an attempt, as the request that names it has it.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FileName {
-    case: CaseKey,
-    attempt: u32,
-    name: String,
-    sha256: String,
 }
 
 /// How an export or import ended.
@@ -203,27 +189,29 @@ async fn export_files(
 ) -> anyhow::Result<()> {
     let rows = transfer::list_files(db.pool(), run.id, source.number).await?;
     for rows in rows.chunks(ingest::MAX_LINKS) {
-        let mut names = Vec::with_capacity(rows.len());
+        let mut artifacts = Vec::with_capacity(rows.len());
         for row in rows {
             let sha256 = hex::encode(&row.sha256);
             if written.insert(row.sha256.clone()) {
-                let contents = artifacts::find(db.pool(), &row.sha256).await?.ok_or_else(|| {
-                    Trouble::error(
-                        format!("a file of run `{}` was deleted meanwhile", run.key),
-                        "export again, while `server retention` does not run",
-                    )
-                })?;
+                let contents =
+                    stored_files::find(db.pool(), &row.sha256).await?.ok_or_else(|| {
+                        Trouble::error(
+                            format!("a file of run `{}` was deleted meanwhile", run.key),
+                            "export again, while `server retention` does not run",
+                        )
+                    })?;
                 let contents = BASE64_STANDARD.encode(contents);
                 write(out, &Line::File { sha256: sha256.clone(), contents }).await?;
             }
-            names.push(FileName {
+            artifacts.push(NewLink {
                 case: row.case.parse()?,
                 attempt: u32::try_from(row.source_attempt)?,
                 name: row.name.clone(),
                 sha256,
             });
         }
-        write(out, &Line::FileNames { journal: source.journal.clone(), names }).await?;
+        let journal = Some(source.journal.clone());
+        write(out, &Line::FileNames(LinkRequest { journal, artifacts })).await?;
     }
     Ok(())
 }
@@ -333,16 +321,7 @@ async fn take_in(
             })?;
             ingest::store_artifact(state, caller, &sha256, &contents).await?;
         }
-        Line::FileNames { journal, names } => {
-            let links = names
-                .into_iter()
-                .map(|FileName { case, attempt, name, sha256 }| {
-                    let sha256 = ingest::read_hash(&sha256)?;
-                    Ok(ingest::Link { case, attempt, name, sha256 })
-                })
-                .collect::<Result<Vec<_>, Error>>()?;
-            ingest::link_artifacts(state, key, &journal, &links).await?;
-        }
+        Line::FileNames(request) => ingest::link_artifacts(state, key, &request).await?,
         Line::Seal(request) => {
             ingest::seal_run(state, key, request).await?;
         }

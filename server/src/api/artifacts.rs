@@ -5,8 +5,8 @@ use axum::Json as JsonBody;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use protocol::{CaseKey, RunKey};
-use serde::{Deserialize, Serialize};
+use protocol::RunKey;
+use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -16,7 +16,7 @@ use crate::app::AppState;
 use crate::db::artifacts;
 use crate::error::{Error, Result};
 use crate::extract::{AuthRunner, Json, Path, read_body};
-use crate::ingest;
+use crate::ingest::{self, LinkRequest};
 
 /// Where they are.
 pub const PATH: &str = "/api/v1/artifacts";
@@ -77,30 +77,6 @@ async fn fetch(State(state): State<AppState>, Path(sha256): Path<String>) -> Res
     Ok(response)
 }
 
-/// Body of `POST /api/v1/runs/{run}/artifacts`.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct LinkRequest {
-    /// Journal of the source that sent the attempts; absent when it named none.
-    #[serde(default)]
-    journal: Option<String>,
-    /// At most 1,000.
-    artifacts: Vec<NewLink>,
-}
-
-/// A file of an attempt.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct NewLink {
-    case: CaseKey,
-    /// Number that the source gave the attempt.
-    attempt: u32,
-    /// As in `hlo.txt`.
-    name: String,
-    /// Of a file that was stored before.
-    sha256: String,
-}
-
 /// Names files of attempts, all or nothing.
 #[utoipa::path(post, path = "/runs/{run}/artifacts", tag = "runners",
     params(("run" = RunKey, Path, description = "Key of the run")),
@@ -113,17 +89,6 @@ async fn link(
     Path(key): Path<RunKey>,
     Json(request): Json<LinkRequest>,
 ) -> Result<StatusCode> {
-    let mut links = Vec::with_capacity(request.artifacts.len());
-    for link in request.artifacts {
-        let sha256 = ingest::read_hash(&link.sha256)?;
-        links.push(ingest::Link {
-            case: link.case,
-            attempt: link.attempt,
-            name: link.name,
-            sha256,
-        });
-    }
-    let journal = request.journal.unwrap_or_default();
-    ingest::link_artifacts(&state, &key, &journal, &links).await?;
+    ingest::link_artifacts(&state, &key, &request).await?;
     Ok(StatusCode::NO_CONTENT)
 }

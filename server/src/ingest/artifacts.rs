@@ -2,7 +2,9 @@
 //! so that the same file of a thousand cases is kept once, and sending it again changes nothing.
 
 use protocol::{CaseKey, RunKey};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use utoipa::ToSchema;
 
 use crate::app::AppState;
 use crate::db::artifacts;
@@ -44,31 +46,41 @@ pub async fn store_artifact(
     Ok(artifacts::store(state.db.pool(), sha256, contents, caller.token_id, now).await?)
 }
 
+/// Body of `POST /api/v1/runs/{run}/artifacts`.
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LinkRequest {
+    /// Journal of the source that sent the attempts; absent when it named none.
+    #[serde(default)]
+    pub journal: Option<String>,
+    /// At most 1,000.
+    pub artifacts: Vec<NewLink>,
+}
+
 /// A file of an attempt.
-#[derive(Debug)]
-pub struct Link {
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewLink {
     /// The case.
     pub case: CaseKey,
     /// Number that the source gave the attempt.
     pub attempt: u32,
-    /// What it is called there.
+    /// As in `hlo.txt`.
     pub name: String,
-    /// Of the stored file.
-    pub sha256: Vec<u8>,
+    /// Of a file that was stored before.
+    pub sha256: String,
 }
 
 /// Names files of attempts, all or nothing.
-pub async fn link_artifacts(
-    state: &AppState,
-    key: &RunKey,
-    journal: &str,
-    links: &[Link],
-) -> Result<()> {
+pub async fn link_artifacts(state: &AppState, key: &RunKey, request: &LinkRequest) -> Result<()> {
+    let links = &request.artifacts;
     check(links)?;
+    let wanted =
+        links.iter().map(|link| read_hash(&link.sha256)).collect::<Result<Vec<Vec<u8>>>>()?;
+    let journal = request.journal.as_deref().unwrap_or_default();
     let mut transaction = state.db.pool().begin().await?;
     let run = super::lock(&mut transaction, key).await?;
     super::refuse_void(&run)?;
-    let wanted: Vec<Vec<u8>> = links.iter().map(|link| link.sha256.clone()).collect();
     let known = artifacts::hold(&mut transaction, &wanted).await?;
     if let Some(absent) = wanted.iter().find(|hash| !known.contains(hash)) {
         return Err(Error::conflict(
@@ -76,8 +88,8 @@ pub async fn link_artifacts(
             "send the file first, with PUT /api/v1/artifacts/HASH",
         ));
     }
-    for link in links {
-        let Link { case, attempt, name, sha256 } = link;
+    for (link, sha256) in links.iter().zip(&wanted) {
+        let NewLink { case, attempt, name, .. } = link;
         let number = i32::try_from(*attempt).unwrap_or(0);
         let place =
             artifacts::find_attempt(&mut transaction, &run, journal, case.as_str(), number).await?;
@@ -98,7 +110,7 @@ pub async fn link_artifacts(
     Ok(())
 }
 
-fn check(links: &[Link]) -> Result<()> {
+fn check(links: &[NewLink]) -> Result<()> {
     if links.len() > MAX_LINKS {
         return Err(Error::bad_request(
             format!("`artifacts` has {} files", links.len()),

@@ -20,7 +20,7 @@ mod waive;
 mod waiver_file;
 
 pub use announce::{create_run, put_manifest};
-pub use artifacts::{Link, MAX_LINKS, link_artifacts, read_hash, store_artifact};
+pub use artifacts::{LinkRequest, MAX_LINKS, NewLink, link_artifacts, read_hash, store_artifact};
 pub use import::{About, Imported, import_junit};
 pub use inventory::put_inventory;
 pub use judgement::{judge_cases, judge_due_runs, judge_if_due, summarise_due_runs};
