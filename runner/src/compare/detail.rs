@@ -88,8 +88,12 @@ pub fn details(
         let (stored, bytes) = actual.tensor(leaf)?;
         let (other_stored, other_bytes) = expected.tensor(other)?;
         let pair = Pair {
-            actual: Side { element: stored.data_type.element, bytes },
-            expected: Side { element: other_stored.data_type.element, bytes: other_bytes },
+            actual: Side { element: stored.data_type.element, bytes, map: None },
+            expected: Side {
+                element: other_stored.data_type.element,
+                bytes: other_bytes,
+                map: None,
+            },
             complex: data_type.complex,
             tolerance: *tolerance,
             flushes: false,
@@ -111,7 +115,7 @@ fn add_float64(found: &mut Detail, leaf: &Leaf, wide: &OutputFile) -> Result<(),
     };
     let Some(data_type) = other.data_type() else { return Ok(()) };
     let (stored, bytes) = wide.tensor(other)?;
-    let side = Side { element: stored.data_type.element, bytes };
+    let side = Side { element: stored.data_type.element, bytes, map: None };
     let parts = 1 + usize::from(data_type.complex);
     for element in &mut found.worst {
         let at = flat_index(&element.index, &leaf.shape);
@@ -250,8 +254,8 @@ mod tests {
 
     fn pair<'a>(actual: &'a [u8], expected: &'a [u8]) -> Pair<'a> {
         Pair {
-            actual: Side { element: Type::Float32, bytes: actual },
-            expected: Side { element: Type::Float32, bytes: expected },
+            actual: Side { element: Type::Float32, bytes: actual, map: None },
+            expected: Side { element: Type::Float32, bytes: expected, map: None },
             complex: false,
             tolerance: Tolerance { rtol: 0.1, atol: 0.01 },
             flushes: false,

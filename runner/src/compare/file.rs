@@ -147,6 +147,14 @@ impl OutputFile {
         Ok((tensor, &self.bytes.as_slice()[tensor.range.clone()]))
     }
 
+    /// The mapping, where it was not read.
+    pub(super) fn map(&self) -> Option<&memmap2::Mmap> {
+        match &self.bytes {
+            Bytes::Read(_) => None,
+            Bytes::Mapped(map) => Some(map),
+        }
+    }
+
     /// An error about this file.
     pub(super) fn malformed(&self, problem: String) -> CompareError {
         CompareError::Malformed { path: self.path.clone(), problem }

@@ -7,7 +7,6 @@
 //! from the few chunks that may hold one: figures and verdicts are those of the general way, but for
 //! the order in which sums are rounded.
 
-use std::cmp::Ordering;
 use std::ops::Add as _;
 
 use protocol::Tolerance;
@@ -17,7 +16,9 @@ use super::figures::{Summary, Worst};
 use super::float::CHUNK;
 #[cfg(target_arch = "x86_64")]
 use super::narrow_avx2 as avx2;
-use super::narrow_chunk::{floats, prefetch, zero_pairs};
+#[cfg(target_arch = "x86_64")]
+use super::narrow_avx512 as avx512;
+use super::narrow_chunk::{Stored, floats, prefetch, zero_pairs};
 use super::narrow_glance::Glance;
 use super::narrow_sums::Sums;
 use super::tensors::Pair;
@@ -28,8 +29,9 @@ pub(super) const LANES: usize = 8;
 pub(super) type Lanes<T> = [T; LANES];
 
 /// A part of a value far larger than what float32 loses in the handful of operations here.
-const SLACK: f32 = 1.0 / 1_048_576.0;
-pub(super) const MORE: f32 = 1.0 + SLACK;
+pub(super) const SLACK: f32 = 1.0 / 1_048_576.0;
+/// Of a distance, more than is lost of what it is beyond its limit.
+pub(super) const ROUNDED: f32 = 3.0 * SLACK;
 pub(super) const LESS: f32 = 1.0 - SLACK;
 
 /// A chunk of both sides where it must be widened, and distances in units in the last place.
@@ -53,13 +55,12 @@ impl Buffers {
     }
 }
 
-/// The type, what is allowed in float32, and below which magnitude float32 is too coarse to say.
+/// The type, and what is allowed in float32.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Allowance {
-    element: Narrow,
+    pub(super) element: Narrow,
     pub(super) rtol: f32,
     pub(super) atol: f32,
-    pub(super) least: f32,
 }
 
 /// Which of the processor's vectors may be used. What comes out is the same to the last bit.
@@ -86,8 +87,7 @@ impl Allowance {
             && !pair.flushes
             && fits(rtol)
             && fits(atol);
-        let least = if rtol == 0.0 { 0.0 } else { f32::MIN_POSITIVE };
-        plain.then_some(Self { element, rtol: rtol as f32, atol: atol as f32, least })
+        plain.then_some(Self { element, rtol: rtol as f32, atol: atol as f32 })
     }
 }
 
@@ -103,54 +103,111 @@ pub(super) fn scan(
     summary: &mut Summary,
     ulps: &mut Ulps,
 ) -> bool {
-    let Buffers { actual, expected, distances, may_be_within } = buffers;
-    let distances = &mut distances[..length];
-    let (stored_actual, stored_expected) =
-        (pair.actual.part(start, length), pair.expected.part(start, length));
-    let actual = floats(allowance.element, stored_actual, &mut actual[..length]);
-    let expected = floats(allowance.element, stored_expected, &mut expected[..length]);
-    // In four parts, since only so many lines are fetched at once.
-    let next = length.min(pair.numbers() - start - length);
-    let (actual_next, expected_next) =
-        (pair.actual.part(start + length, next), pair.expected.part(start + length, next));
-    let (first, second) = actual_next.split_at(actual_next.len() / 2);
-    let (third, fourth) = expected_next.split_at(expected_next.len() / 2);
-    prefetch(first);
+    let stored = Stored::of(pair, start, length);
+    let pivot = pair.expected.number(start);
     let largest = Largest::so_far(summary);
-    let glance = Glance::at(actual, expected, allowance, largest, *may_be_within);
-    if glance.tiny {
+    let look = Look::at(stored, allowance, largest, pivot, vectors, length, buffers);
+    if !look.is_settled() {
         return false;
     }
-    let seen = (!glance.within).then(|| Seen::of(actual, expected, allowance, largest, vectors));
-    if seen.is_some_and(|seen| !seen.is_settled()) {
-        return false;
-    }
-    *may_be_within = seen.is_none_or(|seen| seen.over() == 0);
-    prefetch(second);
-    allowance.element.distances(stored_actual, stored_expected, distances);
-    let sums = Sums::of(actual, expected, vectors);
-    prefetch(third);
-    let Some(moments) = sums.moments(length) else {
+    let Some(moments) = look.sums.moments(length) else {
         return false;
     };
-    if glance.zeros {
-        let (signs, flushed) = zero_pairs(actual, expected, pair.actual.element.smallest_normal());
-        summary.sign_of_zero += signs;
-        summary.flushed += flushed;
-    }
+    buffers.may_be_within = look.seen.over == 0;
     summary.elements += length as u64;
     summary.finite += length as u64;
-    summary.squared += fold(sums.squared, f64::add);
+    summary.mismatched += u64::from(look.seen.over);
+    summary.squared += fold(look.sums.distance_squared, f64::add);
     summary.add_moments(&moments);
-    if let Some(seen) = seen {
-        summary.mismatched += u64::from(seen.over());
-        if seen.may_be_largest(largest) {
+    let may_be_largest = look.seen.may_be_largest(largest);
+    if look.zeros || may_be_largest {
+        let Buffers { actual, expected, .. } = buffers;
+        let actual = floats(allowance.element, stored.actual, &mut actual[..length]);
+        let expected = floats(allowance.element, stored.expected, &mut expected[..length]);
+        if look.zeros {
+            let smallest_normal = pair.actual.element.smallest_normal();
+            let (signs, flushed) = zero_pairs(actual, expected, smallest_normal);
+            summary.sign_of_zero += signs;
+            summary.flushed += flushed;
+        }
+        if may_be_largest {
             note_largest(pair, (allowance, largest), vectors, start, (actual, expected), summary);
         }
     }
-    ulps.add_narrow(distances);
-    prefetch(fourth);
+    ulps.add_narrow(&buffers.distances[..length]);
     true
+}
+
+/// All that is asked of a chunk as a whole, beside the distances in units in the last place.
+#[derive(Debug)]
+pub(super) struct Look {
+    /// Whether a pair is less than the smallest normal number apart, but apart: products of that size
+    /// are too coarse for the slack.
+    pub(super) tiny: bool,
+    /// Whether there is a zero on the actual side.
+    pub(super) zeros: bool,
+    pub(super) seen: Seen,
+    pub(super) sums: Sums,
+}
+
+impl Look {
+    #[inline(always)]
+    fn at(
+        stored: Stored<'_>,
+        allowance: Allowance,
+        largest: Largest,
+        pivot: f64,
+        vectors: Vectors,
+        length: usize,
+        buffers: &mut Buffers,
+    ) -> Self {
+        let Buffers { actual, expected, distances, may_be_within } = buffers;
+        let mut look =
+            Self { tiny: false, zeros: false, seen: Seen::NOTHING, sums: Sums::about(pivot) };
+        let done = match vectors {
+            #[cfg(target_arch = "x86_64")]
+            Vectors::Avx512 => {
+                let distances = &mut distances[..length];
+                #[expect(unsafe_code, reason = "the processor has been asked")]
+                // SAFETY: only who has found AVX-512 says so.
+                unsafe {
+                    avx512::look(stored, allowance, largest, distances, &mut look)
+                }
+            }
+            #[cfg(target_arch = "x86_64")]
+            Vectors::Avx2 => 0,
+            Vectors::None => 0,
+        };
+        if done == length {
+            return look;
+        }
+        let rest = stored.from(done, allowance.element);
+        let actual = floats(allowance.element, rest.actual, &mut actual[done..length]);
+        let expected = floats(allowance.element, rest.expected, &mut expected[done..length]);
+        // In four parts, since only so many lines are fetched at once.
+        let (first, second) = rest.next.0.split_at(rest.next.0.len() / 2);
+        let (third, fourth) = rest.next.1.split_at(rest.next.1.len() / 2);
+        prefetch(first);
+        let glance = Glance::at(actual, expected, allowance, largest, *may_be_within);
+        look.tiny |= glance.tiny;
+        look.zeros |= glance.zeros;
+        prefetch(second);
+        if !glance.within {
+            look.seen.add_all(actual, expected, allowance, largest, vectors);
+        }
+        if look.is_settled() {
+            allowance.element.distances(rest.actual, rest.expected, &mut distances[done..length]);
+            prefetch(third);
+            look.sums.add_all(actual, expected, vectors);
+            prefetch(fourth);
+        }
+        look
+    }
+
+    /// Whether nothing is left for the general way.
+    fn is_settled(&self) -> bool {
+        !self.tiny && self.seen.is_settled()
+    }
 }
 
 /// The largest of each kind so far, rounded down: what is below it need not be looked at again.
@@ -175,38 +232,38 @@ impl Largest {
     }
 }
 
-/// What float32 has to say of a chunk, by lanes.
+/// What float32 has to say of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Seen {
-    /// Pairs surely further apart than allowed.
-    pub(super) over: Lanes<u32>,
-    /// Pairs not surely within what is allowed, those without a distance among them.
-    pub(super) not_within: Lanes<u32>,
-    /// Upper bounds of the distance, of how far it is from making the largest relative one, and of
-    /// the excess.
-    pub(super) abs: Lanes<f32>,
-    pub(super) rel: Lanes<f32>,
-    pub(super) excess: Lanes<f32>,
+    /// Pairs further apart than allowed.
+    pub(super) over: u32,
+    /// Whether a pair is too near to its limit for float32, or has no distance.
+    pub(super) is_unclear: bool,
+    /// The largest distance, how far it is at most from making the largest relative one, and the
+    /// largest excess.
+    pub(super) abs: f32,
+    pub(super) rel: f32,
+    pub(super) excess: f32,
 }
 
 impl Seen {
-    pub(super) const NOTHING: Self = Self {
-        over: [0; LANES],
-        not_within: [0; LANES],
-        abs: [0.0; LANES],
-        rel: [f32::NEG_INFINITY; LANES],
-        excess: [f32::NEG_INFINITY; LANES],
+    const NOTHING: Self = Self {
+        over: 0,
+        is_unclear: false,
+        abs: 0.0,
+        rel: f32::NEG_INFINITY,
+        excess: f32::NEG_INFINITY,
     };
 
     #[inline(always)]
-    fn of(
+    fn add_all(
+        &mut self,
         actual: &[f32],
         expected: &[f32],
         allowance: Allowance,
         largest: Largest,
         vectors: Vectors,
-    ) -> Self {
-        let mut seen = Self::NOTHING;
+    ) {
         let (actual, expected) = match vectors {
             Vectors::None => (actual, expected),
             #[cfg(target_arch = "x86_64")]
@@ -214,41 +271,49 @@ impl Seen {
                 #[expect(unsafe_code, reason = "the processor has been asked")]
                 // SAFETY: only who has found AVX2 says so.
                 unsafe {
-                    avx2::see(actual, expected, allowance, largest, &mut seen)
+                    avx2::see(actual, expected, allowance, largest, self)
                 }
             }
         };
-        in_lanes(actual, expected, |i, a, e| seen.add(i, a, e, allowance, largest));
-        seen
+        for (a, e) in actual.iter().zip(expected) {
+            self.add(*a, *e, allowance, largest);
+        }
     }
 
     #[inline(always)]
-    fn add(&mut self, i: usize, a: f32, e: f32, allowance: Allowance, largest: Largest) {
+    fn add(&mut self, a: f32, e: f32, allowance: Allowance, largest: Largest) {
         let (distance, magnitude) = ((a - e).abs(), e.abs());
-        let allowed = allowance.atol + allowance.rtol * magnitude;
-        let within = allowed * LESS - allowance.least;
-        let upper = distance * MORE;
-        self.over[i] += u32::from(distance > allowed * MORE + allowance.least);
-        // A NaN is not within.
-        self.not_within[i] += u32::from(distance.partial_cmp(&within).is_none_or(Ordering::is_gt));
-        self.abs[i] = larger(self.abs[i], upper);
-        self.rel[i] = larger(self.rel[i], upper - largest.rel * magnitude);
-        self.excess[i] = larger(self.excess[i], upper - within);
+        let allowed = allowance.rtol.mul_add(magnitude, allowance.atol);
+        let beyond = distance - allowed;
+        // Negative where it is within the slack, on either side.
+        let clear = (-SLACK).mul_add(allowed, beyond.abs());
+        self.join(Self {
+            over: u32::from(beyond > 0.0),
+            is_unclear: distance.is_nan() || clear.is_sign_negative(),
+            abs: distance,
+            rel: (-largest.rel).mul_add(magnitude, distance),
+            excess: beyond,
+        });
     }
 
-    fn over(&self) -> u32 {
-        self.over.iter().sum()
+    #[inline(always)]
+    pub(super) fn join(&mut self, other: Self) {
+        self.over += other.over;
+        self.is_unclear |= other.is_unclear;
+        self.abs = larger(self.abs, other.abs);
+        self.rel = larger(self.rel, other.rel);
+        self.excess = larger(self.excess, other.excess);
     }
 
     /// Whether every number is finite and no pair is too near to its limit for float32.
     fn is_settled(&self) -> bool {
-        fold(self.abs, larger) < f32::INFINITY && self.over() == self.not_within.iter().sum::<u32>()
+        self.abs < f32::INFINITY && !self.is_unclear
     }
 
     fn may_be_largest(&self, largest: Largest) -> bool {
-        fold(self.abs, larger) > largest.abs
-            || fold(self.rel, larger) > 0.0
-            || (self.over() > 0 && fold(self.excess, larger) > largest.excess)
+        // What is beyond its limit is further apart than the limit, and as inexact as that.
+        let excess = ROUNDED.mul_add(self.abs, self.excess);
+        self.abs > largest.abs || self.rel > 0.0 || (self.over > 0 && excess > largest.excess)
     }
 }
 
@@ -298,7 +363,7 @@ pub(super) fn fold<T: Copy>(lanes: Lanes<T>, join: impl Fn(T, T) -> T) -> T {
 }
 
 #[inline(always)]
-fn larger(left: f32, right: f32) -> f32 {
+pub(super) fn larger(left: f32, right: f32) -> f32 {
     if right > left { right } else { left }
 }
 

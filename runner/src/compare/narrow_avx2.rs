@@ -4,11 +4,13 @@
 
 use std::arch::x86_64::*;
 
-use super::narrow::{Allowance, LANES, LESS, Largest, MORE, Seen};
+use zerocopy::transmute;
+
+use super::narrow::{Allowance, LANES, Lanes, Largest, ROUNDED, SLACK, Seen, fold, larger};
 use super::narrow_sums::Sums;
 
 /// Adds whole groups of lanes; gives what is left.
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,fma")]
 pub(super) fn see<'a>(
     actual: &'a [f32],
     expected: &'a [f32],
@@ -20,40 +22,42 @@ pub(super) fn see<'a>(
     let (groups_e, rest_e) = expected.as_chunks::<LANES>();
     let sign = _mm256_set1_ps(-0.0);
     let (rtol, atol) = (_mm256_set1_ps(allowance.rtol), _mm256_set1_ps(allowance.atol));
-    let (least, rel_so_far) = (_mm256_set1_ps(allowance.least), _mm256_set1_ps(largest.rel));
-    let (more, less) = (_mm256_set1_ps(MORE), _mm256_set1_ps(LESS));
-    let (mut over, mut not_within) = (whole(seen.over), whole(seen.not_within));
-    let (mut abs, mut rel, mut excess) = (load(&seen.abs), load(&seen.rel), load(&seen.excess));
+    let (slack, rel_so_far) = (_mm256_set1_ps(SLACK), _mm256_set1_ps(largest.rel));
+    let (mut over, mut near) = (_mm256_setzero_si256(), _mm256_setzero_si256());
+    let mut farthest = _mm256_setzero_si256();
+    let (mut rel, mut excess) = (_mm256_set1_ps(f32::MIN), _mm256_set1_ps(f32::MIN));
     for (a, e) in groups_a.iter().zip(groups_e) {
-        let (a, e) = (load(a), load(e));
+        let (a, e) = (transmute!(*a), transmute!(*e));
         let distance = _mm256_andnot_ps(sign, _mm256_sub_ps(a, e));
         let magnitude = _mm256_andnot_ps(sign, e);
-        let allowed = _mm256_add_ps(atol, _mm256_mul_ps(rtol, magnitude));
-        let within = _mm256_sub_ps(_mm256_mul_ps(allowed, less), least);
-        let beyond = _mm256_add_ps(_mm256_mul_ps(allowed, more), least);
-        let upper = _mm256_mul_ps(distance, more);
+        let allowed = _mm256_fmadd_ps(rtol, magnitude, atol);
+        let beyond = _mm256_sub_ps(distance, allowed);
         // A true comparison is −1.
-        over = count(over, _mm256_cmp_ps::<_CMP_GT_OQ>(distance, beyond));
-        not_within = count(not_within, _mm256_cmp_ps::<_CMP_NLE_UQ>(distance, within));
-        // Where one is NaN, the second is taken.
-        abs = _mm256_max_ps(upper, abs);
-        let above = _mm256_sub_ps(upper, _mm256_mul_ps(rel_so_far, magnitude));
-        rel = _mm256_max_ps(above, rel);
-        excess = _mm256_max_ps(_mm256_sub_ps(upper, within), excess);
+        let is_over = _mm256_cmp_ps::<_CMP_GT_OQ>(beyond, _mm256_setzero_ps());
+        over = _mm256_sub_epi32(over, _mm256_castps_si256(is_over));
+        let clear = _mm256_fnmadd_ps(slack, allowed, _mm256_andnot_ps(sign, beyond));
+        near = _mm256_or_si256(near, _mm256_castps_si256(clear));
+        // The bits of a NaN are more than those of infinity.
+        farthest = _mm256_max_epu32(farthest, _mm256_castps_si256(distance));
+        rel = _mm256_max_ps(_mm256_fnmadd_ps(rel_so_far, magnitude, distance), rel);
+        excess = _mm256_max_ps(beyond, excess);
     }
-    *seen = Seen {
-        over: unsigned(over),
-        not_within: unsigned(not_within),
-        abs: lanes(abs),
-        rel: lanes(rel),
-        excess: lanes(excess),
-    };
+    let over: Lanes<u32> = transmute!(over);
+    let farthest = f32::from_bits(fold(transmute!(farthest), u32::max));
+    let most = |lanes: Lanes<f32>| fold(lanes, larger);
+    seen.join(Seen {
+        over: over.iter().sum(),
+        is_unclear: farthest.is_nan() || _mm256_movemask_ps(_mm256_castsi256_ps(near)) != 0,
+        abs: farthest,
+        rel: most(transmute!(rel)),
+        excess: most(transmute!(excess)),
+    });
     (rest_a, rest_e)
 }
 
 /// Calls with the place of each pair that may be the largest of a kind, of whole groups of lanes;
 /// gives how many numbers these are.
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,fma")]
 pub(super) fn find(
     actual: &[f32],
     expected: &[f32],
@@ -65,19 +69,18 @@ pub(super) fn find(
     let (groups_e, _) = expected.as_chunks::<LANES>();
     let sign = _mm256_set1_ps(-0.0);
     let (rtol, atol) = (_mm256_set1_ps(allowance.rtol), _mm256_set1_ps(allowance.atol));
-    let (more, less) = (_mm256_set1_ps(MORE), _mm256_set1_ps(LESS));
-    let least = _mm256_set1_ps(allowance.least);
     let (abs, rel) = (_mm256_set1_ps(largest.abs), _mm256_set1_ps(largest.rel));
-    let excess = _mm256_set1_ps(largest.excess);
+    let (rounded, excess) = (_mm256_set1_ps(ROUNDED), _mm256_set1_ps(largest.excess));
     for (group, (a, e)) in groups_a.iter().zip(groups_e).enumerate() {
-        let (a, e) = (load(a), load(e));
+        let (a, e) = (transmute!(*a), transmute!(*e));
         let magnitude = _mm256_andnot_ps(sign, e);
-        let upper = _mm256_mul_ps(_mm256_andnot_ps(sign, _mm256_sub_ps(a, e)), more);
-        let allowed = _mm256_add_ps(atol, _mm256_mul_ps(rtol, magnitude));
-        let within = _mm256_sub_ps(_mm256_mul_ps(allowed, less), least);
-        let by_abs = _mm256_cmp_ps::<_CMP_GT_OQ>(upper, abs);
-        let by_rel = _mm256_cmp_ps::<_CMP_GT_OQ>(upper, _mm256_mul_ps(rel, magnitude));
-        let by_excess = _mm256_cmp_ps::<_CMP_GT_OQ>(_mm256_sub_ps(upper, within), excess);
+        let distance = _mm256_andnot_ps(sign, _mm256_sub_ps(a, e));
+        let beyond = _mm256_sub_ps(distance, _mm256_fmadd_ps(rtol, magnitude, atol));
+        let by_abs = _mm256_cmp_ps::<_CMP_GT_OQ>(distance, abs);
+        let above = _mm256_fnmadd_ps(rel, magnitude, distance);
+        let by_rel = _mm256_cmp_ps::<_CMP_GT_OQ>(above, _mm256_setzero_ps());
+        let at_most = _mm256_fmadd_ps(rounded, distance, beyond);
+        let by_excess = _mm256_cmp_ps::<_CMP_GT_OQ>(at_most, excess);
         let any = _mm256_or_ps(by_abs, _mm256_or_ps(by_rel, by_excess));
         let mut mask = _mm256_movemask_ps(any);
         while mask != 0 {
@@ -97,111 +100,44 @@ pub(super) fn sum<'a>(
 ) -> (&'a [f32], &'a [f32]) {
     let (groups_a, rest_a) = actual.as_chunks::<LANES>();
     let (groups_e, rest_e) = expected.as_chunks::<LANES>();
-    let pivot = (_mm256_set1_pd(sums.pivot.0), _mm256_set1_pd(sums.pivot.1));
-    let mut sum_a = halves(&sums.actual);
-    let mut sum_e = halves(&sums.expected);
-    let mut squares_a = halves(&sums.actual_squared);
-    let mut squares_e = halves(&sums.expected_squared);
-    let mut products = halves(&sums.product);
-    let mut squared = halves(&sums.squared);
+    let pivot = _mm256_set1_pd(sums.pivot);
+    let mut expected: Halves = transmute!(sums.expected);
+    let mut expected_squared: Halves = transmute!(sums.expected_squared);
+    let mut distances: Halves = transmute!(sums.distance);
+    let mut distances_squared: Halves = transmute!(sums.distance_squared);
+    let mut products: Halves = transmute!(sums.product);
     for (a, e) in groups_a.iter().zip(groups_e) {
-        let (a, e) = (widen(load(a)), widen(load(e)));
+        let (a, e) = (widen(transmute!(*a)), widen(transmute!(*e)));
         for half in 0..2 {
             let (a, e) = (a[half], e[half]);
             let distance = _mm256_sub_pd(a, e);
-            let (a, e) = (_mm256_sub_pd(a, pivot.0), _mm256_sub_pd(e, pivot.1));
-            sum_a[half] = _mm256_add_pd(sum_a[half], a);
-            sum_e[half] = _mm256_add_pd(sum_e[half], e);
-            squares_a[half] = _mm256_fmadd_pd(a, a, squares_a[half]);
-            squares_e[half] = _mm256_fmadd_pd(e, e, squares_e[half]);
-            products[half] = _mm256_fmadd_pd(a, e, products[half]);
-            squared[half] = _mm256_fmadd_pd(distance, distance, squared[half]);
+            let e = _mm256_sub_pd(e, pivot);
+            expected[half] = _mm256_add_pd(expected[half], e);
+            expected_squared[half] = _mm256_fmadd_pd(e, e, expected_squared[half]);
+            distances[half] = _mm256_add_pd(distances[half], distance);
+            distances_squared[half] = _mm256_fmadd_pd(distance, distance, distances_squared[half]);
+            products[half] = _mm256_fmadd_pd(e, distance, products[half]);
         }
     }
     *sums = Sums {
         pivot: sums.pivot,
-        actual: joined(sum_a),
-        expected: joined(sum_e),
-        actual_squared: joined(squares_a),
-        expected_squared: joined(squares_e),
-        product: joined(products),
-        squared: joined(squared),
+        expected: transmute!(expected),
+        expected_squared: transmute!(expected_squared),
+        distance: transmute!(distances),
+        distance_squared: transmute!(distances_squared),
+        product: transmute!(products),
     };
     (rest_a, rest_e)
 }
 
-#[inline]
-#[target_feature(enable = "avx2")]
-fn load(lanes: &[f32; LANES]) -> __m256 {
-    let [a, b, c, d, e, f, g, h] = *lanes;
-    _mm256_setr_ps(a, b, c, d, e, f, g, h)
-}
+/// All lanes of a sum.
+type Halves = [__m256d; 2];
 
 #[inline]
 #[target_feature(enable = "avx2")]
-fn lanes(vector: __m256) -> [f32; LANES] {
-    let bits = unsigned(_mm256_castps_si256(vector));
-    bits.map(f32::from_bits)
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn whole(lanes: [u32; LANES]) -> __m256i {
-    let [a, b, c, d, e, f, g, h] = lanes.map(u32::cast_signed);
-    _mm256_setr_epi32(a, b, c, d, e, f, g, h)
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn unsigned(vector: __m256i) -> [u32; LANES] {
-    [
-        _mm256_extract_epi32::<0>(vector),
-        _mm256_extract_epi32::<1>(vector),
-        _mm256_extract_epi32::<2>(vector),
-        _mm256_extract_epi32::<3>(vector),
-        _mm256_extract_epi32::<4>(vector),
-        _mm256_extract_epi32::<5>(vector),
-        _mm256_extract_epi32::<6>(vector),
-        _mm256_extract_epi32::<7>(vector),
-    ]
-    .map(i32::cast_unsigned)
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn count(counts: __m256i, holds: __m256) -> __m256i {
-    _mm256_sub_epi32(counts, _mm256_castps_si256(holds))
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn widen(vector: __m256) -> [__m256d; 2] {
+fn widen(vector: __m256) -> Halves {
     [
         _mm256_cvtps_pd(_mm256_castps256_ps128(vector)),
         _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(vector)),
     ]
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn halves(lanes: &[f64; LANES]) -> [__m256d; 2] {
-    let [a, b, c, d, e, f, g, h] = *lanes;
-    [_mm256_setr_pd(a, b, c, d), _mm256_setr_pd(e, f, g, h)]
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn joined(halves: [__m256d; 2]) -> [f64; LANES] {
-    let mut lanes = [0.0; LANES];
-    for (half, lanes) in halves.into_iter().zip(lanes.as_chunks_mut::<4>().0) {
-        let bits = _mm256_castpd_si256(half);
-        *lanes = [
-            _mm256_extract_epi64::<0>(bits),
-            _mm256_extract_epi64::<1>(bits),
-            _mm256_extract_epi64::<2>(bits),
-            _mm256_extract_epi64::<3>(bits),
-        ]
-        .map(|bits| f64::from_bits(bits.cast_unsigned()));
-    }
-    lanes
 }

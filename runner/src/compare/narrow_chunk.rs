@@ -3,6 +3,41 @@
 use zerocopy::FromBytes as _;
 
 use super::elements::Narrow;
+use super::tensors::Pair;
+
+/// Both sides of a chunk, as they are stored, and of as much of the one after it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stored<'a> {
+    pub(super) actual: &'a [u8],
+    pub(super) expected: &'a [u8],
+    pub(super) next: (&'a [u8], &'a [u8]),
+}
+
+impl<'a> Stored<'a> {
+    #[inline(always)]
+    pub(super) fn of(pair: &Pair<'a>, start: usize, length: usize) -> Self {
+        let next = length.min(pair.numbers() - start - length);
+        Self {
+            actual: pair.actual.part(start, length),
+            expected: pair.expected.part(start, length),
+            next: (
+                pair.actual.part(start + length, next),
+                pair.expected.part(start + length, next),
+            ),
+        }
+    }
+
+    /// Without the first `done` numbers.
+    #[inline(always)]
+    pub(super) fn from(self, done: usize, element: Narrow) -> Self {
+        let part = |bytes: &'a [u8]| bytes.get(done * element.size()..).unwrap_or_default();
+        Self {
+            actual: part(self.actual),
+            expected: part(self.expected),
+            next: (part(self.next.0), part(self.next.1)),
+        }
+    }
+}
 
 /// The numbers of a chunk: as they are stored where these are float32, else widened into `buffer`,
 /// which has as many.

@@ -2,6 +2,10 @@
 
 use super::narrow::{Allowance, LESS, Largest};
 
+/// What distances less than the smallest normal number, but no zeros, are below when their bits are
+/// taken for a number and one is taken away.
+pub(super) const TINY: u32 = f32::MIN_POSITIVE.to_bits() - 1;
+
 /// What most chunks need no more than: a few questions to a chunk as a whole, each answered from
 /// bits, since that takes the fewest steps in vectors.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +30,6 @@ impl Glance {
         largest: Largest,
         may_be_within: bool,
     ) -> Self {
-        const TINY: u32 = f32::MIN_POSITIVE.to_bits() - 1;
         let (mut tiniest, mut smallest) = (u32::MAX, u32::MAX);
         for (a, e) in actual.iter().zip(expected) {
             // Zero wraps around.
@@ -45,7 +48,7 @@ impl Glance {
 fn all_within(actual: &[f32], expected: &[f32], allowance: Allowance, largest: Largest) -> bool {
     const LEAST: f32 = LESS * LESS;
     let rtol = allowance.rtol * LEAST;
-    let atol = allowance.atol * LEAST - allowance.least;
+    let atol = allowance.atol * LEAST;
     let (rel, abs) = (largest.rel * LEAST, largest.abs * LEAST);
     let (mut signs, mut farthest) = (0u32, 0u32);
     for (a, e) in actual.iter().zip(expected) {

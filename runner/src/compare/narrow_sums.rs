@@ -6,111 +6,94 @@ use super::figures::Moments;
 use super::narrow::{LANES, Lanes, Vectors, fold, in_lanes};
 #[cfg(target_arch = "x86_64")]
 use super::narrow_avx2 as avx2;
-#[cfg(target_arch = "x86_64")]
-use super::narrow_avx512 as avx512;
 
 /// How much larger the correction of a sum of squares may be than what is left of it: ten bits are
 /// lost at most.
 const MOST_CANCELLED: f64 = 1024.0;
 
-/// Sums in float64, by lanes, of distances from a pivot near the mean.
+/// Sums in float64, by lanes: of expected numbers, from a pivot near their mean, and of how far the
+/// actual ones are from them, of which those of the actual ones are made.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Sums {
-    pub(super) pivot: (f64, f64),
-    pub(super) actual: Lanes<f64>,
+    pub(super) pivot: f64,
     pub(super) expected: Lanes<f64>,
-    pub(super) actual_squared: Lanes<f64>,
     pub(super) expected_squared: Lanes<f64>,
+    pub(super) distance: Lanes<f64>,
+    pub(super) distance_squared: Lanes<f64>,
     pub(super) product: Lanes<f64>,
-    pub(super) squared: Lanes<f64>,
 }
 
 impl Sums {
+    /// No sums yet.
     #[inline(always)]
-    pub(super) fn of(actual: &[f32], expected: &[f32], vectors: Vectors) -> Self {
-        let mut sums = Self {
-            pivot: (f64::from(actual[0]), f64::from(expected[0])),
-            actual: [0.0; LANES],
+    pub(super) fn about(pivot: f64) -> Self {
+        Self {
+            pivot,
             expected: [0.0; LANES],
-            actual_squared: [0.0; LANES],
             expected_squared: [0.0; LANES],
+            distance: [0.0; LANES],
+            distance_squared: [0.0; LANES],
             product: [0.0; LANES],
-            squared: [0.0; LANES],
-        };
+        }
+    }
+
+    /// Adds numbers, of which the first has the first lane.
+    #[inline(always)]
+    pub(super) fn add_all(&mut self, actual: &[f32], expected: &[f32], vectors: Vectors) {
         let (actual, expected) = match vectors {
             Vectors::None => (actual, expected),
             #[cfg(target_arch = "x86_64")]
-            Vectors::Avx2 => {
+            Vectors::Avx2 | Vectors::Avx512 => {
                 #[expect(unsafe_code, reason = "the processor has been asked")]
                 // SAFETY: only who has found AVX2 says so.
                 unsafe {
-                    avx2::sum(actual, expected, &mut sums)
-                }
-            }
-            #[cfg(target_arch = "x86_64")]
-            Vectors::Avx512 => {
-                #[expect(unsafe_code, reason = "the processor has been asked")]
-                // SAFETY: only who has found AVX-512 says so.
-                unsafe {
-                    avx512::sum(actual, expected, &mut sums)
+                    avx2::sum(actual, expected, self)
                 }
             }
         };
-        in_lanes(actual, expected, |i, a, e| sums.add(i, f64::from(a), f64::from(e)));
-        sums
+        in_lanes(actual, expected, |i, a, e| self.add(i, f64::from(a), f64::from(e)));
     }
 
     #[inline(always)]
     fn add(&mut self, i: usize, a: f64, e: f64) {
-        let distance = a - e;
-        let (a, e) = (a - self.pivot.0, e - self.pivot.1);
-        self.actual[i] += a;
+        let (distance, e) = (a - e, e - self.pivot);
         self.expected[i] += e;
-        self.actual_squared[i] = a.mul_add(a, self.actual_squared[i]);
         self.expected_squared[i] = e.mul_add(e, self.expected_squared[i]);
-        self.product[i] = a.mul_add(e, self.product[i]);
-        self.squared[i] = distance.mul_add(distance, self.squared[i]);
+        self.distance[i] += distance;
+        self.distance_squared[i] = distance.mul_add(distance, self.distance_squared[i]);
+        self.product[i] = e.mul_add(distance, self.product[i]);
     }
 
-    /// Nothing where the pivot turns out too far from the mean for the squares to be right.
+    /// Nothing where squares cancel: the pivot turns out too far from the mean, or one side is nearly
+    /// the same number throughout, or a long way from the other.
     #[expect(clippy::cast_precision_loss, reason = "at most the length of a chunk")]
     pub(super) fn moments(&self, length: usize) -> Option<Moments> {
         let count = length as f64;
-        let side = |pivot: f64, sums: Lanes<f64>, squares: Lanes<f64>| {
-            let (sum, squares) = (fold(sums, f64::add), fold(squares, f64::add));
-            let correction = sum * sum / count;
-            let left = squares - correction;
-            (correction <= MOST_CANCELLED * left).then_some(Centred {
-                sum,
-                mean: pivot + sum / count,
-                squares: left,
-                // All are the pivot exactly when nothing is added up.
-                range: if squares == 0.0 { (pivot, pivot) } else { UNKNOWN_RANGE },
-            })
-        };
-        let a = side(self.pivot.0, self.actual, self.actual_squared)?;
-        let e = side(self.pivot.1, self.expected, self.expected_squared)?;
-        Some(Moments {
+        let total = |lanes: Lanes<f64>| fold(lanes, f64::add);
+        let (expected, distance) = (total(self.expected), total(self.distance));
+        let (squares, distances) = (total(self.expected_squared), total(self.distance_squared));
+        let see = squares - expected * expected / count;
+        let between = total(self.product) - expected * distance / count;
+        let saa = see + 2.0 * between + (distances - distance * distance / count);
+        let are_right =
+            squares <= MOST_CANCELLED * see && squares + distances <= MOST_CANCELLED * saa;
+        let mean_e = self.pivot + expected / count;
+        // All are the pivot exactly when nothing is added up.
+        let (same_e, same_a) = (squares == 0.0, squares + distances == 0.0);
+        let range = |same: bool| if same { (self.pivot, self.pivot) } else { UNKNOWN_RANGE };
+        are_right.then(|| Moments {
             count: length as u64,
-            mean_a: a.mean,
-            mean_e: e.mean,
-            saa: a.squares,
-            see: e.squares,
-            sae: fold(self.product, f64::add) - a.sum * e.sum / count,
-            min_a: a.range.0,
-            max_a: a.range.1,
-            min_e: e.range.0,
-            max_e: e.range.1,
+            mean_a: mean_e + distance / count,
+            mean_e,
+            saa,
+            see,
+            sae: see + between,
+            min_a: range(same_a).0,
+            max_a: range(same_a).1,
+            min_e: range(same_e).0,
+            max_e: range(same_e).1,
         })
     }
-}
-
-/// One side's sums, centred.
-struct Centred {
-    sum: f64,
-    mean: f64,
-    squares: f64,
-    range: (f64, f64),
 }
 
 /// Of a range it is only ever asked whether all numbers are the same.

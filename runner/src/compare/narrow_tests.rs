@@ -32,7 +32,7 @@ fn both_ways(
     expected: &[f32],
 ) -> [Told; 2] {
     let (actual, expected) = (bytes(element, actual), bytes(element, expected));
-    let side = |bytes| Side { element, bytes };
+    let side = |bytes| Side { element, bytes, map: None };
     let pair = Pair {
         actual: side(&actual),
         expected: side(&expected),
@@ -163,5 +163,29 @@ fn a_larger_relative_error_of_subnormal_numbers_is_found() {
         let both = both_ways(Element::Float32, tolerance, &actual, &expected);
         assert_eq!(both[0].0.max_rel_error.unwrap().0, 1.0 / f64::from(steps));
         assert_same(both);
+    }
+}
+
+/// The sums of one side are made of those of the other and of what is between them.
+#[test]
+fn correlation_is_right_where_sums_cancel() {
+    let mut random = StdRng::seed_from_u64(11);
+    let mut spread = |middle: f32, width: f32| -> Vec<f32> {
+        (0..3 * CHUNK + 5).map(|_| middle + width * random.random_range(-1.0..1.0f32)).collect()
+    };
+    let sides = [
+        spread(0.0, 0.0),
+        spread(1.0, 0.0),
+        spread(0.0, 1.0),
+        spread(0.5, 1e-6),
+        spread(1000.0, 1.0),
+        spread(-1.0, 1e-3),
+        spread(0.0, 1e6),
+    ];
+    let tolerance = Tolerance { rtol: 1.3e-6, atol: 1e-5 };
+    for element in TYPES {
+        for (actual, expected) in sides.iter().flat_map(|a| sides.iter().map(move |e| (a, e))) {
+            assert_same(both_ways(element, tolerance, actual, expected));
+        }
     }
 }

@@ -233,8 +233,16 @@ impl Comparer<'_> {
             )));
         }
         let pair = Pair {
-            actual: Side { element: stored.data_type.element, bytes: actual_bytes },
-            expected: Side { element: other.data_type.element, bytes: expected_bytes },
+            actual: Side {
+                element: stored.data_type.element,
+                bytes: actual_bytes,
+                map: files.0.map(),
+            },
+            expected: Side {
+                element: other.data_type.element,
+                bytes: expected_bytes,
+                map: files.1.map(),
+            },
             complex: data_type.complex,
             tolerance,
             flushes: self.flushes(data_type),
@@ -290,7 +298,7 @@ impl Comparer<'_> {
             return Err(wide_file.malformed(format!("its leaf `{path}` has another shape")));
         }
         let (stored, bytes) = wide_file.tensor(wide)?;
-        let wide = Side { element: stored.data_type.element, bytes };
+        let wide = Side { element: stored.data_type.element, bytes, map: None };
         let measured = relative::measure(pair, wide, &leaf.shape, &mut self.scratch);
         match relative::judge(&measured, limits) {
             Ok(()) => {

@@ -3,8 +3,10 @@
 //! A block is the same numbers whatever the number of threads, and blocks are added up in their
 //! order: a comparison has the same figures on every machine.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use memmap2::{Mmap, UncheckedAdvice};
 use protocol::{Figures, Number, Tolerance};
 
 use super::elements::{Element, Kind};
@@ -24,6 +26,8 @@ pub(super) struct Side<'a> {
     pub(super) element: Element,
     /// All elements, and nothing else.
     pub(super) bytes: &'a [u8],
+    /// The mapping they are in, if its pages are given back as they have been compared.
+    pub(super) map: Option<&'a Mmap>,
 }
 
 impl<'a> Side<'a> {
@@ -32,6 +36,21 @@ impl<'a> Side<'a> {
     pub(super) fn part(&self, start: usize, length: usize) -> &'a [u8] {
         let size = self.element.size();
         &self.bytes[start * size..(start + length) * size]
+    }
+
+    /// Gives the pages of these numbers back to the kernel, which enters them again should they be
+    /// asked for. Otherwise one thread would give the whole mapping back in the end, which took a fifth
+    /// of the time of a comparison.
+    fn release(&self, numbers: &Range<usize>) {
+        let Some(map) = self.map else { return };
+        let bytes = self.part(numbers.start, numbers.len());
+        let offset = bytes.as_ptr().addr() - map.as_ptr().addr();
+        #[expect(unsafe_code, reason = "other mappings would lose what is in them")]
+        // SAFETY: the file is mapped for reading: what is asked for again is read from it again.
+        let released =
+            unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, offset, bytes.len()) };
+        // What could not be given back is given back with the mapping.
+        drop(released);
     }
 
     /// One number, widened.
@@ -106,10 +125,12 @@ impl Pair<'_> {
         let range = start..self.numbers().min(start + BLOCK);
         let mut summary = Summary::default();
         if self.is_integer() {
-            integer::scan(self, range, &mut summary);
+            integer::scan(self, range.clone(), &mut summary);
         } else {
-            float::scan(self, range, &mut summary, scratch);
+            float::scan(self, range.clone(), &mut summary, scratch);
         }
+        self.actual.release(&range);
+        self.expected.release(&range);
         summary
     }
 

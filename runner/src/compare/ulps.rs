@@ -5,6 +5,8 @@
 //! bins, which hold distances to eleven significant bits, rounded down: exact up to 2048, and within
 //! one part in 1024 above. The maximum is always exact.
 
+use super::float::CHUNK;
+
 /// Distances kept one by one.
 const FEW: usize = 1024;
 /// Significant bits of a bin after the first.
@@ -14,7 +16,9 @@ const ONE: u64 = 1023 << MANTISSA_BITS;
 /// The same of 1.0 as `f32`.
 const NARROW_ONE: u32 = 127 << MANTISSA_BITS;
 /// Largest distance plus one up to which looking for each value beats one increment per element.
-const FEW_VALUES: u32 = 6;
+const FEW_VALUES: u64 = 6;
+/// The same of distances that are looked for as bytes.
+const FEW_NARROW_VALUES: u32 = 32;
 /// Zero has the first bin, then come 64 powers of two.
 const BINS: usize = 1 + (64 << MANTISSA_BITS);
 /// As many as 16 bits can name, of which those of distances of 32 bits are the first half.
@@ -58,40 +62,61 @@ impl Ulps {
             }
             self.open_bins();
         }
-        if max < u64::from(FEW_VALUES) {
+        if max < FEW_VALUES {
             self.count_small(distances, max);
         } else {
             self.count_each(distances);
         }
     }
 
-    /// Counts some distances that are not wider than 32 bits.
+    /// Counts at most [`CHUNK`] distances that are not wider than 32 bits.
     #[inline(always)]
     pub(super) fn add_narrow(&mut self, distances: &[u32]) {
-        let length = u32::try_from(distances.len()).expect("a chunk is small");
+        let max = distances.iter().fold(0, |max, distance| max.max(*distance));
+        self.max = self.max.max(u64::from(max));
+        self.count += distances.len() as u64;
         if self.bins.is_empty() {
             if self.few.len() + distances.len() <= FEW {
                 self.few.extend(distances.iter().map(|distance| u64::from(*distance)));
-                self.count += distances.len() as u64;
-                self.max = self.few.iter().fold(self.max, |max, distance| max.max(*distance));
                 return;
             }
             self.open_bins();
         }
-        let max = distances.iter().fold(0, |max, distance| max.max(*distance));
-        self.max = self.max.max(u64::from(max));
-        self.count += distances.len() as u64;
-        if max < FEW_VALUES {
-            let mut rest = distances.len() as u64;
-            for value in 1..=max {
-                let equal: u32 =
-                    distances.iter().map(|distance| u32::from(*distance == value)).sum();
-                self.bins[bin(u64::from(value))] += u64::from(equal);
-                rest -= u64::from(equal);
-            }
-            self.bins[0] += rest;
+        if max < FEW_NARROW_VALUES {
+            self.count_small_narrow(distances, max);
             return;
         }
+        self.count_each_narrow(distances);
+    }
+
+    /// Counts distances of at most `max` as bytes, of which most fit a vector.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "values fit a byte")]
+    fn count_small_narrow(&mut self, distances: &[u32], max: u32) {
+        // No value is the largest byte.
+        let mut bytes = [u8::MAX; CHUNK];
+        for (byte, distance) in bytes.iter_mut().zip(distances) {
+            *byte = *distance as u8;
+        }
+        let mut zeros = distances.len() as u64;
+        for value in 1..=max as u8 {
+            // There are so few groups that a byte can count them.
+            let mut equal = [0u8; 64];
+            for group in bytes.as_chunks::<64>().0 {
+                for (equal, byte) in equal.iter_mut().zip(group) {
+                    *equal += u8::from(*byte == value);
+                }
+            }
+            let equal = equal.iter().map(|equal| u64::from(*equal)).sum::<u64>();
+            self.bins[bin(u64::from(value))] += equal;
+            zeros -= equal;
+        }
+        self.bins[0] += zeros;
+    }
+
+    #[inline(always)]
+    fn count_each_narrow(&mut self, distances: &[u32]) {
+        let length = u32::try_from(distances.len()).expect("a chunk is small");
         self.in_narrow = if let Some(sum) = self.in_narrow.checked_add(length) {
             sum
         } else {
@@ -228,7 +253,7 @@ fn bin(distance: u64) -> usize {
 #[expect(clippy::cast_possible_truncation, reason = "32 powers of two have 2^15 bins")]
 fn narrow_bin(distance: u32) -> u16 {
     // Rounding to 24 bits must not carry into the eleventh.
-    let kept = if distance >> 24 == 0 { distance } else { distance & !0xffff };
+    let kept = if distance >> 24 == 0 { distance } else { distance & !0xff };
     let bits = (kept as f32).to_bits() >> (23 - MANTISSA_BITS);
     (if distance == 0 { 0 } else { bits - NARROW_ONE + 1 }) as u16
 }
@@ -303,6 +328,30 @@ mod tests {
     }
 
     #[test]
+    fn narrow_distances_are_counted_as_others_are() {
+        let mut state = 7u64;
+        for (count, shift) in [(1024, 0), (1025, 0), (5000, 0), (5000, 2), (5000, 5), (5000, 29)] {
+            // The largest are 7 << shift, so that there are few values and many.
+            let distances: Vec<u32> = (0..count)
+                .map(|_| {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    u32::try_from(state >> (61 - shift)).unwrap()
+                })
+                .collect();
+            let (mut narrow, mut wide) = (Ulps::default(), Ulps::default());
+            for part in distances.chunks(CHUNK) {
+                narrow.add_narrow(part);
+                wide.add(&part.iter().map(|distance| u64::from(*distance)).collect::<Vec<_>>());
+            }
+            assert_eq!(narrow.max(), wide.max());
+            for percent in 1..=100 {
+                let what = format!("{count} distances, shift {shift}, {percent} %");
+                assert_eq!(narrow.percentile(percent), wide.percentile(percent), "{what}");
+            }
+        }
+    }
+
+    #[test]
     fn nothing_counted_has_no_percentile_and_what_was_counted_is_forgotten() {
         let mut ulps = Ulps::default();
         assert_eq!((ulps.percentile(50), ulps.max()), (None, None));
@@ -317,12 +366,13 @@ mod tests {
     #[test]
     fn nothing_is_lost_when_the_narrow_bins_are_full() {
         let mut ulps = Ulps::default();
-        for distance in [10, 20, 30] {
-            ulps.add_narrow(&[distance; 1500]);
+        ulps.add_narrow(&[100; CHUNK]);
+        for distance in [100, 200, 300] {
+            ulps.add_narrow(&[distance; CHUNK]);
             ulps.in_narrow = u32::MAX - 1000;
         }
-        assert_eq!(ulps.bins.iter().sum::<u64>(), 3000, "moved on twice");
-        let told = [33, 34, 66, 67].map(|percent| ulps.percentile(percent));
-        assert_eq!(told, [Some(10), Some(20), Some(20), Some(30)]);
+        assert_eq!(ulps.bins.iter().sum::<u64>(), 3 * CHUNK as u64, "moved on twice");
+        let told = [50, 51, 75, 76].map(|percent| ulps.percentile(percent));
+        assert_eq!(told, [Some(100), Some(200), Some(200), Some(300)]);
     }
 }
