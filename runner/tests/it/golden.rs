@@ -1,4 +1,5 @@
-//! Goldens in an object store: recorded into a folder, served by a stand-in for S3, and fetched.
+//! Goldens in an object store: recorded into a folder, served by a stand-in for S3 and for Google
+//! Cloud Storage, and fetched.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where its world is not as it must be")]
 
@@ -14,6 +15,8 @@ use crate::harness::{Ended, World};
 
 const LIST: &str = "models = [{ id = \"python:mine:model\" }]\n";
 const URL: &str = "s3://bucket/nightly";
+/// Google's answers as S3 does, to names in which slashes are escaped.
+const GOOGLE_URL: &str = "gs://bucket/nightly";
 
 /// Answers GET and LIST of one bucket from a folder.
 struct Bucket {
@@ -49,7 +52,7 @@ fn answer(stream: &TcpStream, folder: &Path, seen: &Mutex<Vec<String>>) -> Optio
     let mut lines = BufReader::new(stream).lines();
     let first = lines.next()?.ok()?;
     while !lines.next()?.ok()?.is_empty() {}
-    let target = first.split(' ').nth(1)?.to_owned();
+    let target = first.split(' ').nth(1)?.replace("%2F", "/").replace("%2E", ".");
     seen.lock().unwrap().push(target.clone());
     let below = |path: &str| path.strip_prefix("/bucket/nightly/").map(|path| folder.join(path));
     let body = if target.contains("list-type=2") {
@@ -91,7 +94,10 @@ fn run(world: &World, bucket: &Bucket, args: &[&str]) -> Ended {
         .env("AWS_ENDPOINT", &bucket.address)
         .env("AWS_ALLOW_HTTP", "true")
         .env("AWS_SKIP_SIGNATURE", "true")
-        .env("AWS_REGION", "nowhere");
+        .env("AWS_REGION", "nowhere")
+        .env("GOOGLE_BASE_URL", &bucket.address)
+        .env("GOOGLE_ALLOW_HTTP", "true")
+        .env("GOOGLE_SKIP_SIGNATURE", "true");
     Ended::of(command.output().unwrap())
 }
 
@@ -109,24 +115,30 @@ fn recorded() -> (World, PathBuf, Bucket) {
 
 /// Tier 2 of the list against the bucket, as run `r`.
 fn compared(world: &World, bucket: &Bucket) -> Ended {
+    compared_with(URL, world, bucket)
+}
+
+fn compared_with(url: &str, world: &World, bucket: &Bucket) -> Ended {
     let list = world.path("mine.toml").display().to_string();
     let _ = std::fs::remove_dir_all(world.path("runs/r"));
-    let fixed = ["--tier=2", "--device=cpu", "--run-key=r", "--retries=0", "--golden", URL];
+    let fixed = ["--tier=2", "--device=cpu", "--run-key=r", "--retries=0", "--golden", url];
     run(world, bucket, &[&fixed[..], &["--model-list", &list]].concat())
 }
 
 #[test]
 fn goldens_of_an_object_store_are_fetched_once_and_compared_with() {
-    let (world, _, bucket) = recorded();
-    let ended = compared(&world, &bucket);
-    assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
-    let attempt = world.attempt_of_model();
-    assert_eq!(attempt.outcome, Outcome::Pass);
-    let reference = &attempt.evidence.comparisons[0].reference;
-    assert!(reference.starts_with("golden cpu "), "{reference}");
-    assert!(!bucket.fetched().is_empty());
-    assert_eq!(compared(&world, &bucket).code, 0);
-    assert_eq!(bucket.fetched(), Vec::<String>::new(), "what is in the cache is not asked for");
+    for url in [URL, GOOGLE_URL] {
+        let (world, _, bucket) = recorded();
+        let ended = compared_with(url, &world, &bucket);
+        assert_eq!(ended.code, 0, "{url}: {}{}", ended.stdout, ended.stderr);
+        let attempt = world.attempt_of_model();
+        assert_eq!(attempt.outcome, Outcome::Pass);
+        let reference = &attempt.evidence.comparisons[0].reference;
+        assert!(reference.starts_with("golden cpu "), "{reference}");
+        assert!(!bucket.fetched().is_empty());
+        assert_eq!(compared_with(url, &world, &bucket).code, 0);
+        assert_eq!(bucket.fetched(), Vec::<String>::new(), "what is in the cache is not asked for");
+    }
 }
 
 #[test]
@@ -155,10 +167,12 @@ fn what_an_object_store_lacks_or_holds_damaged_is_infra_and_no_pass() {
 #[test]
 fn goldens_of_an_object_store_are_verified_and_an_empty_one_is_an_error() {
     let (world, folder, bucket) = recorded();
-    let ended = run(&world, &bucket, &["golden", "verify", URL, "--json"]);
-    assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
-    let found: Value = serde_json::from_str(&ended.stdout).unwrap();
-    assert_eq!((&found["goldens"], &found["problems"]), (&1.into(), &Value::Array(vec![])));
+    for url in [URL, GOOGLE_URL] {
+        let ended = run(&world, &bucket, &["golden", "verify", url, "--json"]);
+        assert_eq!(ended.code, 0, "{url}: {}{}", ended.stdout, ended.stderr);
+        let found: Value = serde_json::from_str(&ended.stdout).unwrap();
+        assert_eq!((&found["goldens"], &found["problems"]), (&1.into(), &Value::Array(vec![])));
+    }
     std::fs::remove_dir_all(folder.join("cases")).unwrap();
     let ended = run(&world, &bucket, &["golden", "verify", URL]);
     assert_ne!(ended.code, 0);
