@@ -43,6 +43,19 @@ class Dynamic(torch.nn.Module):
         return self.linear(x)
 
 
+class Overwriting(torch.nn.Module):
+    """Writes over what its inner modules gave, as a ReLU in place does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(64, 64) for _ in range(20))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x).relu_().sub_(0.1)
+        return x
+
+
 class Leaving(torch.nn.Module):
     """Leaves a process in a session of its own that has a lock and heeds no request to end."""
 
@@ -68,6 +81,10 @@ def leaving(lock: str) -> tuple[torch.nn.Module, Any]:
 
 def plain() -> tuple[torch.nn.Module, Any]:
     return torch.nn.Linear(4, 4), (torch.arange(8.0).reshape(2, 4),)
+
+
+def overwriting() -> tuple[torch.nn.Module, Any]:
+    return Overwriting(), (torch.ones(64, 64),)
 
 
 def sized() -> tuple[torch.nn.Module, Callable[[int, int], Any]]:

@@ -23,11 +23,15 @@ TOLERANCE = Tolerance(1e-4, 1e-5)
 
 
 def search(
-    folder: Path, rule: str | None, patch: pytest.MonkeyPatch, **changes: object
+    folder: Path,
+    rule: str | None,
+    patch: pytest.MonkeyPatch,
+    task: ModelTask = TASK,
+    **changes: object,
 ) -> Observed:
-    patch.setenv(faulty.VARIABLE, json.dumps({TASK.model.id: rule} if rule else {}))
+    patch.setenv(faulty.VARIABLE, json.dumps({task.model.id: rule} if rule else {}))
     request = {"find_divergence": TOLERANCE, "breadcrumb": str(folder / "crumb"), **changes}
-    observed, _, _ = run_case("faulty", folder, TASK, **request)
+    observed, _, _ = run_case("faulty", folder, task, **request)
     assert observed.failure is None
     return observed
 
@@ -71,6 +75,16 @@ def test_nothing_is_named_where_nothing_is_wrong(
     (note,) = [note for note in observed.notes if "goes wrong" in note]
     assert "all 8 modules agree" in note
     assert not list(tmp_path.glob("divergence-*"))
+
+
+def test_what_a_model_writes_over_is_compared_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host is ahead of the device, and by then has written over what a module gave."""
+    task = ModelTask(ModelSpec("python", "own_models:overwriting", "tiny", 1, 1), compare=True)
+    observed = search(tmp_path, None, monkeypatch, task)
+    assert observed.first_divergence is None
+    assert any("all 21 modules agree" in note for note in observed.notes), observed.notes
 
 
 def test_an_error_behind_the_model_is_not_put_on_a_module(

@@ -1,7 +1,7 @@
 """Where in a model a device first gives something else than the host.
 
 The host and the device execute the model side by side, module by module: what a module was given
-and what it gave are compared as soon as both sides have it, so no more than one module's tensors
+and what it gave are compared as soon as both sides have it, so no more than the tensors of two steps
 are held. The first that differs is either what a module gave, from inputs that agreed, or what one
 was given, and then the module around it made that. Inside of the module found, each operator that
 the device executes is computed on the host as well, from the very inputs that the device had.
@@ -180,7 +180,12 @@ class _Walk:
 
     def _give(self, step: _Step, kind: str) -> None:
         del kind
-        if not self._put(step):
+        # The device looks at it while the host goes on, which may write over it.
+        copied = [
+            Leaf(leaf.path, leaf.value if leaf.tensor is None else leaf.tensor.clone())
+            for leaf in step.leaves
+        ]
+        if not self._put(_Step(step.gave, step.path, copied)):
             raise _Stop
 
     def _put(self, step: _Step | str) -> bool:
