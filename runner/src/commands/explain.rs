@@ -1,6 +1,6 @@
 //! `runner explain`: why a case of a kept run does not hold, in figures, elements and words.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use protocol::evidence::TensorComparison;
 use protocol::ingest_api::Attempt;
@@ -182,13 +182,31 @@ fn describe(explanation: &Explanation<'_>) -> String {
     if let Some(why) = &explanation.missing {
         lines.push(format!("no elements to show: {why}"));
     }
-    for detail in &explanation.details {
+    for detail in telling_details(explanation) {
         lines.extend(describe_detail(detail));
     }
     lines.push("to pass:".to_owned());
     lines.extend(explanation.to_pass.iter().map(|line| format!("  {line}")));
     lines.join("\n") + "\n"
 }
+
+/// Of the tensors that do not hold, or of all where none of them is known to be wrong.
+fn telling_details<'a>(explanation: &'a Explanation<'_>) -> Vec<&'a Detail> {
+    let wrong: HashSet<&str> = explanation
+        .comparisons
+        .iter()
+        .filter(|set| !set.held)
+        .flat_map(|set| &set.tensors)
+        .filter(|tensor| !tensor.held)
+        .map(|tensor| tensor.path.as_str())
+        .collect();
+    let details = &explanation.details;
+    let telling: Vec<_> = details.iter().filter(|it| wrong.contains(it.path.as_str())).collect();
+    if telling.is_empty() { details.iter().collect() } else { telling }
+}
+
+/// Most names of tensors that hold beside others that do not.
+const MOST_NAMES: usize = 10;
 
 fn describe_set(set: &Comparison) -> Vec<String> {
     let label = if set.label.is_empty() { String::new() } else { format!(" at {}", set.label) };
@@ -198,7 +216,19 @@ fn describe_set(set: &Comparison) -> Vec<String> {
         set.rule, set.tolerance_id, set.reference
     )];
     lines.extend(set.findings.iter().map(|finding| format!("  {finding}")));
-    for tensor in &set.tensors {
+    let (holding, wrong): (Vec<_>, Vec<_>) = set.tensors.iter().partition(|tensor| tensor.held);
+    if !wrong.is_empty() && !holding.is_empty() {
+        let names: Vec<&str> =
+            holding.iter().take(MOST_NAMES).map(|tensor| tensor.path.as_str()).collect();
+        let more = if holding.len() > MOST_NAMES { ", …" } else { "" };
+        lines.push(format!(
+            "  {} of {} tensors hold: {}{more}",
+            holding.len(),
+            set.tensors.len(),
+            names.join(", ")
+        ));
+    }
+    for tensor in if wrong.is_empty() { &holding } else { &wrong } {
         let figures = &tensor.figures;
         let text = |number: Option<Number>| number.map_or("–".to_owned(), |n| n.to_string());
         lines.push(format!("  {} {} {:?}", tensor.path, tensor.dtype, tensor.shape));

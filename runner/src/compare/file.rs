@@ -171,6 +171,14 @@ impl OutputFile {
             if !seen.insert(leaf.path.as_str()) {
                 return Err(self.malformed(format!("leaf `{}` appears twice", leaf.path)));
             }
+            if !leaf.has_its_numbers() {
+                let is = leaf.dtype.as_deref().unwrap_or("");
+                let value = shorten(&leaf.value.to_string());
+                return Err(self.malformed(format!(
+                    "leaf `{}` is of type `{is}` and has the value {value}",
+                    leaf.path
+                )));
+            }
             if !leaf.is_tensor() {
                 continue;
             }

@@ -62,6 +62,18 @@ impl Leaf {
         self.kind == LeafKind::Tensor
     }
 
+    /// Whether a float or complex scalar has the numbers that it must have.
+    pub(super) fn has_its_numbers(&self) -> bool {
+        let is_number = |value: &serde_json::Value| scalar_number(value).is_some();
+        match (self.kind, self.dtype.as_deref()) {
+            (LeafKind::Scalar, Some("float")) => is_number(&self.value),
+            (LeafKind::Scalar, Some("complex")) => {
+                self.value.as_array().is_some_and(|it| it.len() == 2 && it.iter().all(is_number))
+            }
+            _ => true,
+        }
+    }
+
     /// Its element type, where that is known to the comparator.
     pub(super) fn data_type(&self) -> Option<DataType> {
         self.dtype.as_deref().and_then(DataType::from_name)
