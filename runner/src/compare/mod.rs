@@ -20,13 +20,6 @@ mod integer;
 mod kernel;
 mod leaf;
 mod narrow;
-#[cfg(target_arch = "x86_64")]
-mod narrow_avx2;
-#[cfg(target_arch = "x86_64")]
-mod narrow_avx512;
-mod narrow_chunk;
-mod narrow_glance;
-mod narrow_sums;
 mod outputs;
 mod places;
 mod relative;

@@ -1,6 +1,6 @@
-//! A first look at a chunk of [`narrow`](super::narrow), after which most need no second.
+//! A first look at a chunk of [`narrow`](super), after which most need no second.
 
-use super::narrow::{Allowance, LESS, Largest};
+use super::{Allowance, LESS, Largest};
 
 /// What distances less than the smallest normal number, but no zeros, are below when their bits are
 /// taken for a number and one is taken away.

@@ -5,10 +5,10 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
-use super::super::elements::Element;
-use super::super::float::{Scratch, scan_with};
-use super::super::tensors::Side;
 use super::*;
+use crate::compare::elements::Element;
+use crate::compare::float::{Scratch, scan_with};
+use crate::compare::tensors::Side;
 
 const TYPES: [Element; 3] = [Element::Float32, Element::Bfloat16, Element::Float16];
 

@@ -1,4 +1,4 @@
-//! What the lanes of [`narrow`](super::narrow) hold, with AVX2: the same operations in the same order.
+//! What the lanes of [`narrow`](super) hold, with AVX2: the same operations in the same order.
 //!
 //! Written out because compilers make no vector code of so many figures in one loop.
 
@@ -6,8 +6,8 @@ use std::arch::x86_64::*;
 
 use zerocopy::transmute;
 
-use super::narrow::{Allowance, LANES, Lanes, Largest, ROUNDED, SLACK, Seen, fold, larger};
-use super::narrow_sums::Sums;
+use super::sums::Sums;
+use super::{Allowance, LANES, Lanes, Largest, ROUNDED, SLACK, Seen, fold, larger};
 
 /// Adds whole groups of lanes; gives what is left.
 #[target_feature(enable = "avx2,fma")]

@@ -7,32 +7,36 @@
 //! from the few chunks that may hold one: figures and verdicts are those of the general way, but for
 //! the order in which sums are rounded.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod chunk;
+mod glance;
+mod sums;
+
 use std::ops::Add as _;
 
 use protocol::Tolerance;
 
+use self::chunk::{Stored, floats, prefetch, zero_pairs};
+use self::glance::Glance;
+use self::sums::Sums;
 use super::elements::Narrow;
 use super::figures::{Summary, Worst};
 use super::float::CHUNK;
-#[cfg(target_arch = "x86_64")]
-use super::narrow_avx2 as avx2;
-#[cfg(target_arch = "x86_64")]
-use super::narrow_avx512 as avx512;
-use super::narrow_chunk::{Stored, floats, prefetch, zero_pairs};
-use super::narrow_glance::Glance;
-use super::narrow_sums::Sums;
 use super::tensors::Pair;
 use super::ulps::Ulps;
 
 /// Lanes of each figure.
-pub(super) const LANES: usize = 8;
-pub(super) type Lanes<T> = [T; LANES];
+const LANES: usize = 8;
+type Lanes<T> = [T; LANES];
 
 /// A part of a value far larger than what float32 loses in the handful of operations here.
-pub(super) const SLACK: f32 = 1.0 / 1_048_576.0;
+const SLACK: f32 = 1.0 / 1_048_576.0;
 /// Of a distance, more than is lost of what it is beyond its limit.
-pub(super) const ROUNDED: f32 = 3.0 * SLACK;
-pub(super) const LESS: f32 = 1.0 - SLACK;
+const ROUNDED: f32 = 3.0 * SLACK;
+const LESS: f32 = 1.0 - SLACK;
 
 /// A chunk of both sides where it must be widened, and distances in units in the last place.
 #[derive(Debug)]
@@ -58,9 +62,9 @@ impl Buffers {
 /// The type, and what is allowed in float32.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Allowance {
-    pub(super) element: Narrow,
-    pub(super) rtol: f32,
-    pub(super) atol: f32,
+    element: Narrow,
+    rtol: f32,
+    atol: f32,
 }
 
 /// Which of the processor's vectors may be used. What comes out is the same to the last bit.
@@ -140,14 +144,14 @@ pub(super) fn scan(
 
 /// All that is asked of a chunk as a whole, beside the distances in units in the last place.
 #[derive(Debug)]
-pub(super) struct Look {
+struct Look {
     /// Whether a pair is less than the smallest normal number apart, but apart: products of that size
     /// are too coarse for the slack.
-    pub(super) tiny: bool,
+    tiny: bool,
     /// Whether there is a zero on the actual side.
-    pub(super) zeros: bool,
-    pub(super) seen: Seen,
-    pub(super) sums: Sums,
+    zeros: bool,
+    seen: Seen,
+    sums: Sums,
 }
 
 impl Look {
@@ -212,10 +216,10 @@ impl Look {
 
 /// The largest of each kind so far, rounded down: what is below it need not be looked at again.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Largest {
-    pub(super) abs: f32,
-    pub(super) rel: f32,
-    pub(super) excess: f32,
+struct Largest {
+    abs: f32,
+    rel: f32,
+    excess: f32,
 }
 
 impl Largest {
@@ -234,16 +238,16 @@ impl Largest {
 
 /// What float32 has to say of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Seen {
+struct Seen {
     /// Pairs further apart than allowed.
-    pub(super) over: u32,
+    over: u32,
     /// Whether a pair is too near to its limit for float32, or has no distance.
-    pub(super) is_unclear: bool,
+    is_unclear: bool,
     /// The largest distance, how far it is at most from making the largest relative one, and the
     /// largest excess.
-    pub(super) abs: f32,
-    pub(super) rel: f32,
-    pub(super) excess: f32,
+    abs: f32,
+    rel: f32,
+    excess: f32,
 }
 
 impl Seen {
@@ -297,7 +301,7 @@ impl Seen {
     }
 
     #[inline(always)]
-    pub(super) fn join(&mut self, other: Self) {
+    fn join(&mut self, other: Self) {
         self.over += other.over;
         self.is_unclear |= other.is_unclear;
         self.abs = larger(self.abs, other.abs);
@@ -351,22 +355,21 @@ fn note_largest(
 
 /// Calls with the lane and both numbers of each pair.
 #[inline(always)]
-pub(super) fn in_lanes(actual: &[f32], expected: &[f32], mut each: impl FnMut(usize, f32, f32)) {
+fn in_lanes(actual: &[f32], expected: &[f32], mut each: impl FnMut(usize, f32, f32)) {
     for (place, (a, e)) in actual.iter().zip(expected).enumerate() {
         each(place % LANES, *a, *e);
     }
 }
 
 #[inline(always)]
-pub(super) fn fold<T: Copy>(lanes: Lanes<T>, join: impl Fn(T, T) -> T) -> T {
+fn fold<T: Copy>(lanes: Lanes<T>, join: impl Fn(T, T) -> T) -> T {
     lanes.into_iter().reduce(join).expect("there are lanes")
 }
 
 #[inline(always)]
-pub(super) fn larger(left: f32, right: f32) -> f32 {
+fn larger(left: f32, right: f32) -> f32 {
     if right > left { right } else { left }
 }
 
 #[cfg(test)]
-#[path = "narrow_tests.rs"]
 mod tests;

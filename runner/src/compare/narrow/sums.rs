@@ -1,11 +1,11 @@
-//! Sums of a chunk of [`narrow`](super::narrow), of which correlation and the like are made.
+//! Sums of a chunk of [`narrow`](super), of which correlation and the like are made.
 
 use std::ops::Add as _;
 
-use super::figures::Moments;
-use super::narrow::{LANES, Lanes, Vectors, fold, in_lanes};
 #[cfg(target_arch = "x86_64")]
-use super::narrow_avx2 as avx2;
+use super::avx2;
+use super::{LANES, Lanes, Vectors, fold, in_lanes};
+use crate::compare::figures::Moments;
 
 /// How much larger the correction of a sum of squares may be than what is left of it: ten bits are
 /// lost at most.

@@ -1,4 +1,4 @@
-//! A chunk of [`narrow`](super::narrow) with AVX-512, in one pass: each line of both sides is loaded
+//! A chunk of [`narrow`](super) with AVX-512, in one pass: each line of both sides is loaded
 //! once, as it is stored, and all that is asked of it is asked while it lies in registers.
 //!
 //! The same operations in the same order as without vectors, with all lanes of a sum in one register.
@@ -7,11 +7,11 @@ use std::arch::x86_64::*;
 
 use zerocopy::transmute;
 
-use super::elements::Narrow;
-use super::narrow::{Allowance, Largest, Look, SLACK, Seen};
-use super::narrow_chunk::{Stored, prefetch};
-use super::narrow_glance::TINY;
-use super::narrow_sums::Sums;
+use super::chunk::{Stored, prefetch};
+use super::glance::TINY;
+use super::sums::Sums;
+use super::{Allowance, Largest, Look, SLACK, Seen};
+use crate::compare::elements::Narrow;
 
 /// Numbers in one register.
 const WIDTH: usize = 16;

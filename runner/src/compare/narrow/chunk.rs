@@ -1,9 +1,9 @@
-//! What is done with a chunk of [`narrow`](super::narrow) beside its figures.
+//! What is done with a chunk of [`narrow`](super) beside its figures.
 
 use zerocopy::FromBytes as _;
 
-use super::elements::Narrow;
-use super::tensors::Pair;
+use crate::compare::elements::Narrow;
+use crate::compare::tensors::Pair;
 
 /// Both sides of a chunk, as they are stored, and of as much of the one after it.
 #[derive(Debug, Clone, Copy)]
