@@ -1,12 +1,16 @@
 //! Files from a broken or hostile process: always an error, never a panic, never a pass.
 //!
 //! Headers that lie in known ways are tested beside the code that reads them; here bytes are
-//! changed at random, for a fixed number of seeded rounds.
+//! changed at random, for a fixed number of seeded rounds, and what `scripts/fuzz` has kept is
+//! answered again.
+
+use std::path::Path;
 
 use runner::compare::CompareError;
 use serde_json::json;
 
 use crate::harness::*;
+use crate::input::Input;
 
 struct Random(u64);
 
@@ -82,6 +86,23 @@ fn changed_bytes_never_panic() {
     assert!(errors > 500 && compared > 200, "{errors} errors, {compared} comparisons");
 }
 
+/// Each reached code that no other did; what must hold of an answer is asked there.
+#[test]
+fn what_a_fuzzer_found_is_answered_again() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/compare");
+    let folder = tempfile::tempdir().unwrap();
+    let (mut errors, mut compared) = (0, 0);
+    for entry in std::fs::read_dir(corpus).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        match Input::of(&bytes).map(|input| input.compare(folder.path())) {
+            Some(Ok(_)) => compared += 1,
+            Some(Err(_)) => errors += 1,
+            None => {}
+        }
+    }
+    assert!(errors > 100 && compared > 100, "{errors} errors, {compared} comparisons");
+}
+
 #[test]
 fn nesting_and_numbers_beyond_reason_are_errors() {
     let good = file_bytes(&[float32(&[1.0])]);
@@ -112,6 +133,22 @@ fn a_leaf_that_lies_about_its_dtype_is_an_error() {
     let error = compare_bytes(&file_bytes(&[leaf]), &file_bytes(&[float16(&[1.0])]), "close");
     let text = error.unwrap_err().to_string();
     assert!(text.contains("leaf `0` says dtype `float16` and is stored as `float32`"), "{text}");
+}
+
+/// Such a scalar would not even be equal to itself.
+#[test]
+fn a_scalar_without_its_numbers_is_an_error() {
+    for (dtype, value) in [
+        ("float", json!(null)),
+        ("float", json!("text")),
+        ("complex", json!([1.0])),
+        ("complex", json!(1.0)),
+    ] {
+        let leaf = json!({"path": "e", "kind": "scalar", "dtype": dtype, "value": value});
+        let file = file_bytes(&[plain(leaf)]);
+        let error = compare_bytes(&file, &file, "close").unwrap_err().to_string();
+        assert!(error.contains(&format!("leaf `e` is of type `{dtype}`")), "{error}");
+    }
 }
 
 #[test]

@@ -5,6 +5,8 @@
 mod differential;
 mod harness;
 mod hostile;
+#[path = "../../fuzz/fuzz_targets/input.rs"]
+mod input;
 mod order;
 mod relative;
 mod trials;
