@@ -1,10 +1,11 @@
 """Where in a model a device first gives something else than the host.
 
 The host and the device execute the model side by side, module by module: what a module was given
-and what it gave are compared as soon as both sides have it, so no more than the tensors of two steps
-are held. The first that differs is either what a module gave, from inputs that agreed, or what one
-was given, and then the module around it made that. Inside of the module found, each operator that
-the device executes is computed on the host as well, from the very inputs that the device had.
+and what it gave are compared as soon as both sides have it, so no more than the tensors of two
+steps are held. The first that differs is either what a module gave, from inputs that agreed, or
+what one was given, and then the module around it made that. Inside of the module found, each
+operator that the device executes is computed on the host as well, from the very inputs that the
+device had.
 
 Both executions are eager and observed, which changes what runs: neither ever decides a case. What
 only fused or compiled code gets wrong does not show here, and the case then says so.
