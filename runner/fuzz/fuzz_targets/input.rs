@@ -41,18 +41,8 @@ impl<'a> Input<'a> {
         for (path, bytes) in [&actual, &expected, &wide].into_iter().zip(self.files) {
             std::fs::write(path, bytes).expect("there is room");
         }
-        let request = ToCompare {
-            wide: (self.rule == "gpu-relative").then(|| wide.display().to_string()),
-            flushed_dtypes: Vec::new(),
-            addends: None,
-            spread: None,
-            label: String::new(),
-            actual: actual.display().to_string(),
-            expected: expected.display().to_string(),
-            rule: self.rule.to_owned(),
-            reference: "none".to_owned(),
-            tolerance_class: "default".to_owned(),
-        };
+        let mut request = request(&actual, &expected, self.rule);
+        request.wide = (self.rule == "gpu-relative").then(|| wide.display().to_string());
         let comparison = compare_outputs(&request, &TABLE)?;
         self.check(&comparison);
         Ok(comparison)
@@ -73,5 +63,21 @@ impl<'a> Input<'a> {
         if self.files[0] == self.files[1] && matches!(self.rule, "close" | "exact") {
             assert!(comparison.held, "the same bytes on both sides: {text}");
         }
+    }
+}
+
+/// A question to the comparator about two files.
+pub(crate) fn request(actual: &Path, expected: &Path, rule: &str) -> ToCompare {
+    ToCompare {
+        wide: None,
+        flushed_dtypes: Vec::new(),
+        addends: None,
+        spread: None,
+        label: String::new(),
+        actual: actual.display().to_string(),
+        expected: expected.display().to_string(),
+        rule: rule.to_owned(),
+        reference: "cpu float32".to_owned(),
+        tolerance_class: "default".to_owned(),
     }
 }

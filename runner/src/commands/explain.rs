@@ -1,6 +1,6 @@
 //! `runner explain`: why a case of a kept run does not hold, in figures, elements and words.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use protocol::evidence::TensorComparison;
 use protocol::ingest_api::Attempt;
@@ -192,17 +192,11 @@ fn describe(explanation: &Explanation<'_>) -> String {
 
 /// Of the tensors that do not hold, or of all where none of them is known to be wrong.
 fn telling_details<'a>(explanation: &'a Explanation<'_>) -> Vec<&'a Detail> {
-    let wrong: HashSet<&str> = explanation
-        .comparisons
-        .iter()
-        .filter(|set| !set.held)
-        .flat_map(|set| &set.tensors)
-        .filter(|tensor| !tensor.held)
-        .map(|tensor| tensor.path.as_str())
-        .collect();
-    let details = &explanation.details;
-    let telling: Vec<_> = details.iter().filter(|it| wrong.contains(it.path.as_str())).collect();
-    if telling.is_empty() { details.iter().collect() } else { telling }
+    let failing = explanation.comparisons.iter().find(|set| !set.held);
+    let tensors = failing.map_or(&[][..], |set| &set.tensors);
+    let is_wrong = |detail: &&Detail| tensors.iter().any(|it| !it.held && it.path == detail.path);
+    let telling: Vec<_> = explanation.details.iter().filter(is_wrong).collect();
+    if telling.is_empty() { explanation.details.iter().collect() } else { telling }
 }
 
 /// Most names of tensors that hold beside others that do not.
@@ -300,5 +294,38 @@ mod tests {
             assert!(shown >= value && shown < value * 1.011, "{value} as {shown}");
         }
         assert_eq!(figure(Number(f64::INFINITY)), "inf");
+    }
+
+    #[test]
+    fn what_does_not_hold_is_shown_and_what_holds_is_named() {
+        let tensor = |path: &str, held| TensorComparison {
+            path: path.to_owned(),
+            held,
+            dtype: "float32".to_owned(),
+            shape: vec![2],
+            tolerance: protocol::Tolerance::EXACT,
+            figures: protocol::Figures::default(),
+        };
+        let set = |tensors| Comparison {
+            label: String::new(),
+            held: false,
+            rule: "close".to_owned(),
+            tolerance_id: "t".to_owned(),
+            reference: "cpu".to_owned(),
+            tensors,
+            findings: Vec::new(),
+            addends: None,
+            spread: None,
+        };
+        let lines = describe_set(&set(vec![tensor("a", true), tensor("b", false)]));
+        assert_eq!(lines[1..3], ["  1 of 2 tensors hold: a", "  b float32 [2]"]);
+        assert_eq!(lines.len(), 5, "{lines:?}");
+        let many = (0..12).map(|number| tensor(&number.to_string(), number > 0)).collect();
+        assert!(
+            describe_set(&set(many))[1]
+                .ends_with("11 of 12 tensors hold: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …")
+        );
+        let all = describe_set(&set(vec![tensor("a", true), tensor("b", true)]));
+        assert_eq!(all.len(), 7, "what holds throughout is shown: {all:?}");
     }
 }

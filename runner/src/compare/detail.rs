@@ -13,7 +13,7 @@ use super::figures::multi_index;
 use super::file::OutputFile;
 use super::leaf::Leaf;
 use super::rules::is_close;
-use super::tensors::{Pair, Side};
+use super::tensors::Pair;
 
 /// One tensor of a comparison, element by element.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -85,15 +85,9 @@ pub fn details(
         if leaf.shape != other.shape || data_type.complex != other_type.complex {
             continue;
         }
-        let (stored, bytes) = actual.tensor(leaf)?;
-        let (other_stored, other_bytes) = expected.tensor(other)?;
         let pair = Pair {
-            actual: Side { element: stored.data_type.element, bytes, map: None },
-            expected: Side {
-                element: other_stored.data_type.element,
-                bytes: other_bytes,
-                map: None,
-            },
+            actual: actual.side(leaf)?,
+            expected: expected.side(other)?,
             complex: data_type.complex,
             tolerance: *tolerance,
             flushes: false,
@@ -114,8 +108,7 @@ fn add_float64(found: &mut Detail, leaf: &Leaf, wide: &OutputFile) -> Result<(),
         return Ok(());
     };
     let Some(data_type) = other.data_type() else { return Ok(()) };
-    let (stored, bytes) = wide.tensor(other)?;
-    let side = Side { element: stored.data_type.element, bytes, map: None };
+    let side = wide.side(other)?;
     let parts = 1 + usize::from(data_type.complex);
     for element in &mut found.worst {
         let at = flat_index(&element.index, &leaf.shape);
@@ -246,6 +239,7 @@ fn decade(error: f64) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::super::elements::Element as Type;
+    use super::super::tensors::Side;
     use super::*;
 
     fn float32(values: &[f32]) -> Vec<u8> {

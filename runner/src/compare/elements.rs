@@ -228,14 +228,6 @@ impl Narrow {
         .find_map(|(known, narrow)| (known == element).then_some(narrow))
     }
 
-    /// Bytes of one element.
-    pub(super) fn size(self) -> usize {
-        match self {
-            Self::Float32 => 4,
-            Self::Bfloat16 | Self::Float16 => 2,
-        }
-    }
-
     /// Widens as many elements as `out` holds; `bytes` has exactly that many.
     #[inline(always)]
     pub(super) fn widen(self, bytes: &[u8], out: &mut [f32]) {

@@ -82,30 +82,25 @@ pub(super) fn scan(
     summary: &mut Summary,
     scratch: &mut Scratch,
 ) {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx512f")
-        && std::arch::is_x86_feature_detected!("avx512dq")
-        && std::arch::is_x86_feature_detected!("avx512vl")
-        && std::arch::is_x86_feature_detected!("avx512bw")
-        && std::arch::is_x86_feature_detected!("fma")
-    {
-        #[expect(unsafe_code, reason = "the processor has been asked")]
-        // SAFETY: the features were detected.
-        unsafe {
-            scan_avx512(pair, range, summary, scratch);
+    match Vectors::widest() {
+        #[cfg(target_arch = "x86_64")]
+        Vectors::Avx512 => {
+            #[expect(unsafe_code, reason = "the processor has been asked")]
+            // SAFETY: it has them.
+            unsafe {
+                scan_avx512(pair, range, summary, scratch);
+            }
         }
-        return;
-    } else if std::arch::is_x86_feature_detected!("avx2")
-        && std::arch::is_x86_feature_detected!("fma")
-    {
-        #[expect(unsafe_code, reason = "the processor has been asked")]
-        // SAFETY: the features were detected.
-        unsafe {
-            scan_avx2(pair, range, summary, scratch);
+        #[cfg(target_arch = "x86_64")]
+        Vectors::Avx2 => {
+            #[expect(unsafe_code, reason = "the processor has been asked")]
+            // SAFETY: it has them.
+            unsafe {
+                scan_avx2(pair, range, summary, scratch);
+            }
         }
-        return;
+        Vectors::None => scan_all(Vectors::None, pair, range, summary, scratch),
     }
-    scan_all(Vectors::None, pair, range, summary, scratch);
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -16,6 +16,7 @@ mod figures;
 mod file;
 mod float;
 mod float8;
+mod header;
 mod integer;
 mod kernel;
 mod leaf;

@@ -19,7 +19,7 @@ use super::relative;
 use super::rules::{Rule, is_close};
 use super::statistical;
 use super::table::{ToleranceClass, ToleranceTable};
-use super::tensors::{Compared, Pair, Side};
+use super::tensors::{Compared, Pair};
 use super::value_findings::{flushed_problem, value_notes, value_problems};
 
 /// Most tensors listed in a result; those after it are compared all the same.
@@ -222,27 +222,18 @@ impl Comparer<'_> {
         tolerance: Tolerance,
     ) -> Result<(bool, Figures), CompareError> {
         let files = (Rc::clone(&self.actual), Rc::clone(&self.expected));
-        let (stored, actual_bytes) = files.0.tensor(actual)?;
-        let (other, expected_bytes) = files.1.tensor(expected)?;
-        if stored.data_type.element != data_type.element {
+        let (side, other) = (files.0.side(actual)?, files.1.side(expected)?);
+        if side.element != data_type.element {
             return Err(self.actual.malformed(format!(
                 "leaf `{}` says dtype `{}` and is stored as `{}`",
                 actual.path,
                 data_type.name(),
-                stored.data_type.name()
+                files.0.tensor(actual)?.data_type.name()
             )));
         }
         let pair = Pair {
-            actual: Side {
-                element: stored.data_type.element,
-                bytes: actual_bytes,
-                map: files.0.map(),
-            },
-            expected: Side {
-                element: other.data_type.element,
-                bytes: expected_bytes,
-                map: files.1.map(),
-            },
+            actual: side,
+            expected: other,
             complex: data_type.complex,
             tolerance,
             flushes: self.flushes(data_type),
@@ -297,8 +288,7 @@ impl Comparer<'_> {
         if wide.kind != LeafKind::Tensor || wide.shape != leaf.shape {
             return Err(wide_file.malformed(format!("its leaf `{path}` has another shape")));
         }
-        let (stored, bytes) = wide_file.tensor(wide)?;
-        let wide = Side { element: stored.data_type.element, bytes, map: None };
+        let wide = wide_file.side(wide)?;
         let measured = relative::measure(pair, wide, &leaf.shape, &mut self.scratch);
         match relative::judge(&measured, limits) {
             Ok(()) => {

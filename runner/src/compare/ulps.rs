@@ -15,10 +15,8 @@ const MANTISSA_BITS: u32 = 10;
 const ONE: u64 = 1023 << MANTISSA_BITS;
 /// The same of 1.0 as `f32`.
 const NARROW_ONE: u32 = 127 << MANTISSA_BITS;
-/// Largest distance plus one up to which looking for each value beats one increment per element.
-const FEW_VALUES: u64 = 6;
-/// The same of distances that are looked for as bytes.
-const FEW_NARROW_VALUES: u32 = 32;
+/// Largest distance up to which looking for each value beats one increment per element.
+const MOST_SMALL: u8 = 31;
 /// Zero has the first bin, then come 64 powers of two.
 const BINS: usize = 1 + (64 << MANTISSA_BITS);
 /// As many as 16 bits can name, of which those of distances of 32 bits are the first half.
@@ -62,10 +60,9 @@ impl Ulps {
             }
             self.open_bins();
         }
-        if max < FEW_VALUES {
-            self.count_small(distances, max);
-        } else {
-            self.count_each(distances);
+        match few(max) {
+            Some(max) => self.count_small(distances, max, |distance| distance as u8),
+            None => self.count_each(distances),
         }
     }
 
@@ -82,36 +79,10 @@ impl Ulps {
             }
             self.open_bins();
         }
-        if max < FEW_NARROW_VALUES {
-            self.count_small_narrow(distances, max);
-            return;
+        match few(u64::from(max)) {
+            Some(max) => self.count_small(distances, max, |distance| distance as u8),
+            None => self.count_each_narrow(distances),
         }
-        self.count_each_narrow(distances);
-    }
-
-    /// Counts distances of at most `max` as bytes, of which most fit a vector.
-    #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "values fit a byte")]
-    fn count_small_narrow(&mut self, distances: &[u32], max: u32) {
-        // No value is the largest byte.
-        let mut bytes = [u8::MAX; CHUNK];
-        for (byte, distance) in bytes.iter_mut().zip(distances) {
-            *byte = *distance as u8;
-        }
-        let mut zeros = distances.len() as u64;
-        for value in 1..=max as u8 {
-            // There are so few groups that a byte can count them.
-            let mut equal = [0u8; 64];
-            for group in bytes.as_chunks::<64>().0 {
-                for (equal, byte) in equal.iter_mut().zip(group) {
-                    *equal += u8::from(*byte == value);
-                }
-            }
-            let equal = equal.iter().map(|equal| u64::from(*equal)).sum::<u64>();
-            self.bins[bin(u64::from(value))] += equal;
-            zeros -= equal;
-        }
-        self.bins[0] += zeros;
     }
 
     #[inline(always)]
@@ -158,16 +129,31 @@ impl Ulps {
         }
     }
 
-    /// Counting a few values in vectors beats one scattered increment per element.
+    /// Counts distances of few values, the largest of which is `max`, as bytes, of which most fit a
+    /// vector: that beats one scattered increment per element.
     #[inline(always)]
-    fn count_small(&mut self, distances: &[u64], max: u64) {
-        let mut rest = distances.len() as u64;
-        for value in 1..=max {
-            let equal: u64 = distances.iter().map(|distance| u64::from(*distance == value)).sum();
-            self.bins[bin(value)] += equal;
-            rest -= equal;
+    fn count_small<T: Copy>(&mut self, distances: &[T], max: u8, byte: impl Fn(T) -> u8) {
+        for part in distances.chunks(CHUNK) {
+            // No value is the largest byte.
+            let mut bytes = [u8::MAX; CHUNK];
+            for (slot, distance) in bytes.iter_mut().zip(part) {
+                *slot = byte(*distance);
+            }
+            let mut zeros = part.len() as u64;
+            for value in 1..=max {
+                // There are so few groups that a byte can count them.
+                let mut equal = [0u8; 64];
+                for group in bytes.as_chunks::<64>().0 {
+                    for (equal, byte) in equal.iter_mut().zip(group) {
+                        *equal += u8::from(*byte == value);
+                    }
+                }
+                let equal = equal.iter().map(|equal| u64::from(*equal)).sum::<u64>();
+                self.bins[bin(u64::from(value))] += equal;
+                zeros -= equal;
+            }
+            self.bins[0] += zeros;
         }
-        self.bins[0] += rest;
     }
 
     /// Bins are found in vectors, a group at a time, and then counted up.
@@ -232,6 +218,12 @@ impl Ulps {
         });
         within.map(smallest_in)
     }
+}
+
+/// The largest distance as a byte, where there are few values.
+#[inline(always)]
+fn few(max: u64) -> Option<u8> {
+    u8::try_from(max).ok().filter(|max| *max <= MOST_SMALL)
 }
 
 /// The bin of a distance: the leading bits of its floating-point form, which is its logarithm with

@@ -1,12 +1,14 @@
 //! Writes output files and compares them, so that a test reads as two tensors and an answer.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use protocol::Comparison;
 use protocol::evidence::TensorComparison;
 use protocol::worker_link::ToCompare;
 use runner::compare::{CompareError, ToleranceTable, compare_outputs};
 use serde_json::{Value, json};
+
+pub(crate) use crate::input::request;
 
 /// One leaf with the bytes that are stored for it.
 #[derive(Debug, Clone)]
@@ -96,22 +98,6 @@ pub(crate) fn file_bytes(leaves: &[Leaf]) -> Vec<u8> {
     file.extend_from_slice(header.as_bytes());
     file.extend_from_slice(&data);
     file
-}
-
-/// A question to the comparator about two files.
-pub(crate) fn request(actual: &Path, expected: &Path, rule: &str) -> ToCompare {
-    ToCompare {
-        wide: None,
-        flushed_dtypes: Vec::new(),
-        addends: None,
-        spread: None,
-        label: String::new(),
-        actual: actual.display().to_string(),
-        expected: expected.display().to_string(),
-        rule: rule.to_owned(),
-        reference: "cpu float32".to_owned(),
-        tolerance_class: "default".to_owned(),
-    }
 }
 
 /// Writes bytes as the two sides and compares them.

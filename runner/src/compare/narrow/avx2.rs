@@ -7,19 +7,39 @@ use std::arch::x86_64::*;
 use zerocopy::transmute;
 
 use super::sums::Sums;
-use super::{Allowance, LANES, Lanes, Largest, ROUNDED, SLACK, Seen, fold, larger};
+use super::{Allowance, LANES, Lanes, Largest, Look, ROUNDED, SLACK, Seen, fold, larger};
 
-/// Adds whole groups of lanes; gives what is left.
+/// Looks at whole groups of lanes, of which a glance has said whether all pairs are within; gives what
+/// is left.
 #[target_feature(enable = "avx2,fma")]
-pub(super) fn see<'a>(
+pub(super) fn look<'a>(
     actual: &'a [f32],
     expected: &'a [f32],
     allowance: Allowance,
     largest: Largest,
-    seen: &mut Seen,
+    is_within: bool,
+    look: &mut Look,
 ) -> (&'a [f32], &'a [f32]) {
     let (groups_a, rest_a) = actual.as_chunks::<LANES>();
     let (groups_e, rest_e) = expected.as_chunks::<LANES>();
+    if !is_within {
+        see(groups_a, groups_e, allowance, largest, &mut look.seen);
+    }
+    // Nothing is asked of the sums of a chunk for the general way.
+    if look.is_settled() {
+        sum(groups_a, groups_e, &mut look.sums);
+    }
+    (rest_a, rest_e)
+}
+
+#[target_feature(enable = "avx2,fma")]
+fn see(
+    groups_a: &[[f32; LANES]],
+    groups_e: &[[f32; LANES]],
+    allowance: Allowance,
+    largest: Largest,
+    seen: &mut Seen,
+) {
     let sign = _mm256_set1_ps(-0.0);
     let (rtol, atol) = (_mm256_set1_ps(allowance.rtol), _mm256_set1_ps(allowance.atol));
     let (slack, rel_so_far) = (_mm256_set1_ps(SLACK), _mm256_set1_ps(largest.rel));
@@ -52,7 +72,6 @@ pub(super) fn see<'a>(
         rel: most(transmute!(rel)),
         excess: most(transmute!(excess)),
     });
-    (rest_a, rest_e)
 }
 
 /// Calls with the place of each pair that may be the largest of a kind, of whole groups of lanes;
@@ -91,15 +110,8 @@ pub(super) fn find(
     groups_a.len() * LANES
 }
 
-/// Adds whole groups of lanes; gives what is left.
 #[target_feature(enable = "avx2,fma")]
-pub(super) fn sum<'a>(
-    actual: &'a [f32],
-    expected: &'a [f32],
-    sums: &mut Sums,
-) -> (&'a [f32], &'a [f32]) {
-    let (groups_a, rest_a) = actual.as_chunks::<LANES>();
-    let (groups_e, rest_e) = expected.as_chunks::<LANES>();
+fn sum(groups_a: &[[f32; LANES]], groups_e: &[[f32; LANES]], sums: &mut Sums) {
     let pivot = _mm256_set1_pd(sums.pivot);
     let mut expected: Halves = transmute!(sums.expected);
     let mut expected_squared: Halves = transmute!(sums.expected_squared);
@@ -127,7 +139,6 @@ pub(super) fn sum<'a>(
         distance_squared: transmute!(distances_squared),
         product: transmute!(products),
     };
-    (rest_a, rest_e)
 }
 
 /// All lanes of a sum.

@@ -26,17 +26,6 @@ impl<'a> Stored<'a> {
             ),
         }
     }
-
-    /// Without the first `done` numbers.
-    #[inline(always)]
-    pub(super) fn from(self, done: usize, element: Narrow) -> Self {
-        let part = |bytes: &'a [u8]| bytes.get(done * element.size()..).unwrap_or_default();
-        Self {
-            actual: part(self.actual),
-            expected: part(self.expected),
-            next: (part(self.next.0), part(self.next.1)),
-        }
-    }
 }
 
 /// The numbers of a chunk: as they are stored where these are float32, else widened into `buffer`,

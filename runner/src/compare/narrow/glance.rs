@@ -1,47 +1,33 @@
 //! A first look at a chunk of [`narrow`](super), after which most need no second.
 
-use super::{Allowance, LESS, Largest};
+use super::{Allowance, LESS, Largest, Look};
 
 /// What distances less than the smallest normal number, but no zeros, are below when their bits are
 /// taken for a number and one is taken away.
 pub(super) const TINY: u32 = f32::MIN_POSITIVE.to_bits() - 1;
 
-/// What most chunks need no more than: a few questions to a chunk as a whole, each answered from
-/// bits, since that takes the fewest steps in vectors.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Glance {
-    /// Whether all numbers are finite and all pairs surely within what is allowed, none of them
-    /// possibly the largest of a kind.
-    pub(super) within: bool,
-    /// Whether a pair is less than the smallest normal number apart, but apart: products of that size
-    /// are too coarse for the slack.
-    pub(super) tiny: bool,
-    /// Whether there is a zero on the actual side.
-    pub(super) zeros: bool,
-}
-
-impl Glance {
-    /// Where nothing `may_be_within`, that is not looked for.
-    #[inline(always)]
-    pub(super) fn at(
-        actual: &[f32],
-        expected: &[f32],
-        allowance: Allowance,
-        largest: Largest,
-        may_be_within: bool,
-    ) -> Self {
-        let (mut tiniest, mut smallest) = (u32::MAX, u32::MAX);
-        for (a, e) in actual.iter().zip(expected) {
-            // Zero wraps around.
-            tiniest = tiniest.min((a - e).abs().to_bits().wrapping_sub(1));
-            smallest = smallest.min(a.to_bits() << 1);
-        }
-        Self {
-            within: may_be_within && all_within(actual, expected, allowance, largest),
-            tiny: tiniest < TINY,
-            zeros: smallest == 0,
-        }
+/// Notes whether there are tiny distances and zeros, and gives whether the chunk needs no second look:
+/// all numbers are finite and all pairs surely within what is allowed, none of them possibly the
+/// largest of a kind. Where nothing `may_be_within`, that is not looked for. Each question is answered
+/// from bits, since that takes the fewest steps in vectors.
+#[inline(always)]
+pub(super) fn glance(
+    actual: &[f32],
+    expected: &[f32],
+    allowance: Allowance,
+    largest: Largest,
+    may_be_within: bool,
+    look: &mut Look,
+) -> bool {
+    let (mut tiniest, mut smallest) = (u32::MAX, u32::MAX);
+    for (a, e) in actual.iter().zip(expected) {
+        // Zero wraps around.
+        tiniest = tiniest.min((a - e).abs().to_bits().wrapping_sub(1));
+        smallest = smallest.min(a.to_bits() << 1);
     }
+    look.tiny |= tiniest < TINY;
+    look.zeros |= smallest == 0;
+    may_be_within && all_within(actual, expected, allowance, largest)
 }
 
 #[inline(always)]

@@ -20,7 +20,7 @@ use std::ops::Add as _;
 use protocol::Tolerance;
 
 use self::chunk::{Stored, floats, prefetch, zero_pairs};
-use self::glance::Glance;
+use self::glance::glance;
 use self::sums::Sums;
 use super::elements::Narrow;
 use super::figures::{Summary, Worst};
@@ -79,6 +79,21 @@ pub(super) enum Vectors {
     Avx512,
 }
 
+impl Vectors {
+    /// The widest that this processor has.
+    pub(super) fn widest() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            let has_avx512 = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512bw");
+            return if has_avx512 { Self::Avx512 } else { Self::Avx2 };
+        }
+        Self::None
+    }
+}
+
 impl Allowance {
     /// Nothing for pairs and tolerances that must go the general way.
     #[expect(clippy::cast_possible_truncation, reason = "the slack covers it")]
@@ -107,10 +122,8 @@ pub(super) fn scan(
     summary: &mut Summary,
     ulps: &mut Ulps,
 ) -> bool {
-    let stored = Stored::of(pair, start, length);
-    let pivot = pair.expected.number(start);
     let largest = Largest::so_far(summary);
-    let look = Look::at(stored, allowance, largest, pivot, vectors, length, buffers);
+    let look = Look::at(pair, allowance, largest, vectors, (start, length), buffers);
     if !look.is_settled() {
         return false;
     }
@@ -126,8 +139,9 @@ pub(super) fn scan(
     let may_be_largest = look.seen.may_be_largest(largest);
     if look.zeros || may_be_largest {
         let Buffers { actual, expected, .. } = buffers;
-        let actual = floats(allowance.element, stored.actual, &mut actual[..length]);
-        let expected = floats(allowance.element, stored.expected, &mut expected[..length]);
+        let stored = (pair.actual.part(start, length), pair.expected.part(start, length));
+        let actual = floats(allowance.element, stored.0, &mut actual[..length]);
+        let expected = floats(allowance.element, stored.1, &mut expected[..length]);
         if look.zeros {
             let smallest_normal = pair.actual.element.smallest_normal();
             let (signs, flushed) = zero_pairs(actual, expected, smallest_normal);
@@ -157,20 +171,20 @@ struct Look {
 impl Look {
     #[inline(always)]
     fn at(
-        stored: Stored<'_>,
+        pair: &Pair<'_>,
         allowance: Allowance,
         largest: Largest,
-        pivot: f64,
         vectors: Vectors,
-        length: usize,
+        (start, length): (usize, usize),
         buffers: &mut Buffers,
     ) -> Self {
         let Buffers { actual, expected, distances, may_be_within } = buffers;
-        let mut look =
-            Self { tiny: false, zeros: false, seen: Seen::NOTHING, sums: Sums::about(pivot) };
+        let sums = Sums::about(pair.expected.number(start));
+        let mut look = Self { tiny: false, zeros: false, seen: Seen::NOTHING, sums };
         let done = match vectors {
             #[cfg(target_arch = "x86_64")]
             Vectors::Avx512 => {
+                let stored = Stored::of(pair, start, length);
                 let distances = &mut distances[..length];
                 #[expect(unsafe_code, reason = "the processor has been asked")]
                 // SAFETY: only who has found AVX-512 says so.
@@ -185,25 +199,36 @@ impl Look {
         if done == length {
             return look;
         }
-        let rest = stored.from(done, allowance.element);
-        let actual = floats(allowance.element, rest.actual, &mut actual[done..length]);
-        let expected = floats(allowance.element, rest.expected, &mut expected[done..length]);
+        let stored = Stored::of(pair, start + done, length - done);
+        let actual = floats(allowance.element, stored.actual, &mut actual[done..length]);
+        let expected = floats(allowance.element, stored.expected, &mut expected[done..length]);
         // In four parts, since only so many lines are fetched at once.
-        let (first, second) = rest.next.0.split_at(rest.next.0.len() / 2);
-        let (third, fourth) = rest.next.1.split_at(rest.next.1.len() / 2);
+        let (first, second) = stored.next.0.split_at(stored.next.0.len() / 2);
+        let (third, fourth) = stored.next.1.split_at(stored.next.1.len() / 2);
         prefetch(first);
-        let glance = Glance::at(actual, expected, allowance, largest, *may_be_within);
-        look.tiny |= glance.tiny;
-        look.zeros |= glance.zeros;
+        let is_within = glance(actual, expected, allowance, largest, *may_be_within, &mut look);
         prefetch(second);
-        if !glance.within {
-            look.seen.add_all(actual, expected, allowance, largest, vectors);
-        }
-        if look.is_settled() {
-            allowance.element.distances(rest.actual, rest.expected, &mut distances[done..length]);
-            prefetch(third);
-            look.sums.add_all(actual, expected, vectors);
-            prefetch(fourth);
+        let distances = &mut distances[done..length];
+        allowance.element.distances(stored.actual, stored.expected, distances);
+        prefetch(third);
+        let (actual, expected) = match vectors {
+            Vectors::None => (actual, expected),
+            #[cfg(target_arch = "x86_64")]
+            Vectors::Avx2 | Vectors::Avx512 => {
+                #[expect(unsafe_code, reason = "the processor has been asked")]
+                // SAFETY: only who has found AVX2 says so.
+                unsafe {
+                    avx2::look(actual, expected, allowance, largest, is_within, &mut look)
+                }
+            }
+        };
+        prefetch(fourth);
+        // Groups of lanes are done by now, so that the first of the rest has the first lane.
+        for (place, (a, e)) in actual.iter().zip(expected).enumerate() {
+            if !is_within {
+                look.seen.add(*a, *e, allowance, largest);
+            }
+            look.sums.add(place % LANES, f64::from(*a), f64::from(*e));
         }
         look
     }
@@ -237,7 +262,7 @@ impl Largest {
 }
 
 /// What float32 has to say of a chunk.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy)]
 struct Seen {
     /// Pairs further apart than allowed.
     over: u32,
@@ -258,31 +283,6 @@ impl Seen {
         rel: f32::NEG_INFINITY,
         excess: f32::NEG_INFINITY,
     };
-
-    #[inline(always)]
-    fn add_all(
-        &mut self,
-        actual: &[f32],
-        expected: &[f32],
-        allowance: Allowance,
-        largest: Largest,
-        vectors: Vectors,
-    ) {
-        let (actual, expected) = match vectors {
-            Vectors::None => (actual, expected),
-            #[cfg(target_arch = "x86_64")]
-            Vectors::Avx2 | Vectors::Avx512 => {
-                #[expect(unsafe_code, reason = "the processor has been asked")]
-                // SAFETY: only who has found AVX2 says so.
-                unsafe {
-                    avx2::see(actual, expected, allowance, largest, self)
-                }
-            }
-        };
-        for (a, e) in actual.iter().zip(expected) {
-            self.add(*a, *e, allowance, largest);
-        }
-    }
 
     #[inline(always)]
     fn add(&mut self, a: f32, e: f32, allowance: Allowance, largest: Largest) {
@@ -351,14 +351,6 @@ fn note_largest(
         }
     };
     (looked_at..actual.len()).for_each(note);
-}
-
-/// Calls with the lane and both numbers of each pair.
-#[inline(always)]
-fn in_lanes(actual: &[f32], expected: &[f32], mut each: impl FnMut(usize, f32, f32)) {
-    for (place, (a, e)) in actual.iter().zip(expected).enumerate() {
-        each(place % LANES, *a, *e);
-    }
 }
 
 #[inline(always)]

@@ -2,9 +2,7 @@
 
 use std::ops::Add as _;
 
-#[cfg(target_arch = "x86_64")]
-use super::avx2;
-use super::{LANES, Lanes, Vectors, fold, in_lanes};
+use super::{LANES, Lanes, fold};
 use crate::compare::figures::Moments;
 
 /// How much larger the correction of a sum of squares may be than what is left of it: ten bits are
@@ -13,7 +11,7 @@ const MOST_CANCELLED: f64 = 1024.0;
 
 /// Sums in float64, by lanes: of expected numbers, from a pivot near their mean, and of how far the
 /// actual ones are from them, of which those of the actual ones are made.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Sums {
     pub(super) pivot: f64,
     pub(super) expected: Lanes<f64>,
@@ -37,25 +35,8 @@ impl Sums {
         }
     }
 
-    /// Adds numbers, of which the first has the first lane.
     #[inline(always)]
-    pub(super) fn add_all(&mut self, actual: &[f32], expected: &[f32], vectors: Vectors) {
-        let (actual, expected) = match vectors {
-            Vectors::None => (actual, expected),
-            #[cfg(target_arch = "x86_64")]
-            Vectors::Avx2 | Vectors::Avx512 => {
-                #[expect(unsafe_code, reason = "the processor has been asked")]
-                // SAFETY: only who has found AVX2 says so.
-                unsafe {
-                    avx2::sum(actual, expected, self)
-                }
-            }
-        };
-        in_lanes(actual, expected, |i, a, e| self.add(i, f64::from(a), f64::from(e)));
-    }
-
-    #[inline(always)]
-    fn add(&mut self, i: usize, a: f64, e: f64) {
+    pub(super) fn add(&mut self, i: usize, a: f64, e: f64) {
         let (distance, e) = (a - e, e - self.pivot);
         self.expected[i] += e;
         self.expected_squared[i] = e.mul_add(e, self.expected_squared[i]);

@@ -193,11 +193,7 @@ class CaseRun:
     def fetch(self, leaves: list[Leaf]) -> tuple[list[Leaf], list[dict[str, Any]]]:
         """Copies leaves to the host; also gives their structure as it was on the device."""
         structure = [tensors.describe(leaf) for leaf in leaves]
-        fetched = [
-            Leaf(leaf.path, leaf.value if leaf.tensor is None else self.device.fetch(leaf.tensor))
-            for leaf in leaves
-        ]
-        return fetched, structure
+        return [leaf.changed(self.device.fetch) for leaf in leaves], structure
 
     def note_places(self, leaves: list[Leaf]) -> None:
         """Records where outputs are; raises `FallbackError` for those that are not on the device.

@@ -182,10 +182,7 @@ class _Walk:
     def _give(self, step: _Step, kind: str) -> None:
         del kind
         # The device looks at it while the host goes on, which may write over it.
-        copied = [
-            Leaf(leaf.path, leaf.value if leaf.tensor is None else leaf.tensor.clone())
-            for leaf in step.leaves
-        ]
+        copied = [leaf.changed(torch.clone) for leaf in step.leaves]
         if not self._put(_Step(step.gave, step.path, copied)):
             raise _Stop
 
@@ -210,10 +207,7 @@ class _Walk:
                 "the model takes another path there"
             )
             raise _Stop
-        fetched = [
-            Leaf(leaf.path, leaf.value if leaf.tensor is None else self._device.fetch(leaf.tensor))
-            for leaf in step.leaves
-        ]
+        fetched = [leaf.changed(self._device.fetch) for leaf in step.leaves]
         difference = of_leaves(fetched, expected.leaves, self._tolerance).difference
         if step.gave:
             call = self._calls.pop()

@@ -10,7 +10,7 @@ import dataclasses
 import errno
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,10 @@ class Leaf:
     def tensor(self) -> torch.Tensor | None:
         """The leaf as a tensor, if it is one."""
         return self.value if isinstance(self.value, torch.Tensor) else None
+
+    def changed(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Leaf:
+        """The leaf with its tensor changed, if it is one."""
+        return Leaf(self.path, self.value if self.tensor is None else change(self.tensor))
 
     @property
     def is_output(self) -> bool:
